@@ -1,0 +1,1 @@
+"""The espalier program: thin commands, lazy imports."""

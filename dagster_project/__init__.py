@@ -1,0 +1,1 @@
+"""Dagster wiring: definitions, assets, checks, schedules, sensors, resources."""

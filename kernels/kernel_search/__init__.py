@@ -1,0 +1,1 @@
+"""Triton kernel search: tasks, proposers, judge, policies, worker."""

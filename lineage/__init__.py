@@ -1,0 +1,1 @@
+"""Right to use: retraction, policies, queries."""

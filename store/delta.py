@@ -1,0 +1,446 @@
+"""The Delta verbs: create, read at a version, changes between versions, and commits that cannot double a row.
+
+Every commit is optimistic: it is planned against one table version and lands as exactly the next one, or
+somebody else was first and it is planned again. delta-rs accepts a repeated transaction id, so this is the
+only guard against two writers that append the same rows. Every commit carries `userMetadata`, one JSON
+object that both engines read and write; its `data_version` is the last version that changed a row.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from store.errors import CommitConflict, UnknownName, VersionGone
+from store.home import Home
+from store.ids import canonical_json
+from store.schema import TABLES, TableSchema
+
+CHANGE = "_change"  # column of `commit_rows`: insert, update or delete
+TARGET_FILE_BYTES = 8 * 2**20
+WRITER = WriterProperties(compression="ZSTD", max_row_group_size=20_000)
+PATIENCE_SECONDS = 60.0
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one commit did; `version` is the Delta version it became."""
+
+    version: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+class LostRace(Exception):
+    """Another writer committed between planning and committing; plan again."""
+
+
+def plan_again_until_committed(attempt: Callable[[], Result], *, patience_seconds: float = PATIENCE_SECONDS) -> Result:
+    """Run a plan-and-commit function again, with jitter, for as long as it loses races.
+
+    Raises:
+        CommitConflict: It still lost after `patience_seconds`.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception_type(LostRace),
+        wait=wait_random_exponential(multiplier=0.05, max=2.0),
+        stop=stop_after_delay(patience_seconds),
+    )
+    try:
+        return retrying(attempt)
+    except RetryError as error:
+        raise CommitConflict(
+            f"another writer kept committing first for {patience_seconds:.0f} s; run the command again."
+        ) from error
+
+
+def quiet_connection() -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB that answers in UTC and prints no progress of its own."""
+    connection = duckdb.connect()
+    connection.execute("set timezone = 'UTC'").fetchall()
+    connection.execute("set enable_progress_bar = false").fetchall()
+    return connection
+
+
+class Tables:
+    """All Delta tables of one home: base tables, maintained relations and views alike."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._schemas: dict[str, TableSchema] = dict(TABLES)
+
+    # ---- what there is ----------------------------------------------------------------------
+
+    def declare(self, schema: TableSchema) -> None:
+        """Make a maintained relation or view known by its schema, so that an unbuilt one reads as empty."""
+        self._schemas[schema.name] = schema
+
+    def schema(self, name: str) -> TableSchema:
+        """The declared schema of a table.
+
+        Raises:
+            UnknownName: Nothing of this name is declared.
+        """
+        if name not in self._schemas:
+            raise UnknownName(f"no table or view {name!r}; there are {', '.join(sorted(self._schemas))}.")
+        return self._schemas[name]
+
+    def path(self, name: str) -> Path:
+        """Folder of the Delta table."""
+        return self.home.tables / name
+
+    def exists(self, name: str) -> bool:
+        """Whether the table was created."""
+        return (self.path(name) / "_delta_log").is_dir()
+
+    def open(self, name: str, *, version: int | None = None) -> DeltaTable:
+        """The delta-rs handle, at a version or the latest.
+
+        Raises:
+            UnknownName: The table was never created.
+            VersionGone: The version does not exist, or its files were removed.
+        """
+        try:
+            return DeltaTable(self.path(name), version=version)
+        except TableNotFoundError as error:
+            raise UnknownName(f"table {name} is empty so far; `espalier ingest` or `espalier refresh` creates it.") from error
+        except DeltaError as error:
+            raise VersionGone(f"{name}@{version} cannot be read; {self._readable(name)}.") from error
+
+    def version(self, name: str) -> int | None:
+        """The latest version, or None before the first commit."""
+        return self.open(name).version() if self.exists(name) else None
+
+    def data_version(self, name: str) -> int | None:
+        """The last version that changed a row; None before the first commit."""
+        if not self.exists(name):
+            return None
+        table = self.open(name)
+        value = _user_metadata(table.history(1)[0]).get("data_version")
+        return int(value) if value is not None else table.version()
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """`userMetadata` of the latest commit; {} before the first."""
+        return _user_metadata(self.open(name).history(1)[0]) if self.exists(name) else {}
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """Every commit, newest first: version, timestamp (ms), operation, metadata, metrics."""
+        commits = []
+        for entry in self.open(name).history():
+            metrics = entry.get("operationMetrics") or {}
+            commits.append(
+                {
+                    "version": entry["version"],
+                    "timestamp": entry.get("timestamp"),
+                    "operation": entry.get("operation"),
+                    "metadata": _user_metadata(entry),
+                    "metrics": metrics if isinstance(metrics, dict) else {},
+                }
+            )
+        return commits
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    def files(
+        self, name: str, *, version: int | None = None, session_seqs: Iterable[int] | None = None
+    ) -> list[str]:
+        """Parquet files of a version, pruned by the log's statistics to those that can hold `session_seqs`.
+
+        Raises:
+            VersionGone: A file of that version was removed.
+        """
+        if not self.exists(name):
+            return []
+        table = self.open(name, version=version)
+        actions = pa.table(table.get_add_actions(flatten=True))
+        if session_seqs is not None and "min.session_seq" in actions.column_names:
+            wanted = sorted(set(session_seqs))
+            low, high = actions["min.session_seq"].to_pylist(), actions["max.session_seq"].to_pylist()
+            kept = [
+                first is None or last is None or _any_between(wanted, first, last)
+                for first, last in zip(low, high, strict=True)
+            ]
+            actions = actions.filter(pa.array(kept, pa.bool_()))
+        root = self.path(name)
+        paths = [str(root / file) for file in actions["path"].to_pylist()]
+        if version is not None:
+            gone = [path for path in paths if not Path(path).exists()]
+            if gone:
+                raise VersionGone(f"{name}@{version} lost {len(gone)} of its {len(paths)} files; {self._readable(name)}.")
+        return sorted(paths)
+
+    def read(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+        session_seqs: Iterable[int] | None = None,
+    ) -> pa.Table:
+        """Rows of a table at a version; empty with the declared columns before the first commit.
+
+        Args:
+            name: The table.
+            version: Delta version; None is the latest.
+            columns: Columns to read; None is all declared ones.
+            session_seqs: Only rows of these sessions (by cluster key).
+
+        Raises:
+            VersionGone: That version cannot be read any more.
+        """
+        schema = self.schema(name).columns
+        if columns is not None:
+            schema = pa.schema([schema.field(column) for column in columns])
+        seqs = None if session_seqs is None else sorted(set(session_seqs))
+        files = self.files(name, version=version, session_seqs=seqs)
+        if not files or seqs == []:
+            return schema.empty_table()
+        selected = ", ".join(f'"{field.name}"' for field in schema)
+        where = "" if seqs is None else f" where session_seq in ({', '.join(map(str, seqs))})"
+        with quiet_connection() as connection:
+            rows = connection.sql(
+                f"select {selected} from read_parquet($files, union_by_name = true){where}", params={"files": files}
+            ).to_arrow_table()
+        return rows.cast(schema)
+
+    def changes(self, name: str, *, start: int, end: int | None = None) -> pa.Table:
+        """Row changes of versions start..end (both included): the columns, `_change_type`, `_commit_version`.
+
+        `_change_type` is insert, update_preimage, update_postimage or delete. Empty when start lies past the end.
+
+        Raises:
+            VersionGone: The feed cannot be read from `start`.
+        """
+        latest = self.version(name)
+        last = latest if end is None else end
+        schema = self.schema(name).columns
+        feed_schema = pa.schema([*schema, pa.field("_change_type", pa.string()), pa.field("_commit_version", pa.int64())])
+        if latest is None or last is None or start > last:
+            return feed_schema.empty_table()
+        try:
+            feed = pa.table(
+                self.open(name)
+                .load_cdf(starting_version=start, ending_version=last, columns=[field.name for field in feed_schema])
+                .read_all()
+            )
+        except Exception as error:  # delta-rs raises several kinds when files are gone
+            raise VersionGone(f"change feed of {name} from version {start} is gone; {self._readable(name)}.") from error
+        return pa.table([feed[field.name].cast(field.type) for field in feed_schema], schema=feed_schema)
+
+    # ---- committing ---------------------------------------------------------------------------
+
+    def create(self, name: str) -> None:
+        """Create an empty table with the change feed on; does nothing where it exists."""
+        if self.exists(name):
+            return
+        schema = self.schema(name)
+        try:
+            DeltaTable.create(
+                self.path(name),
+                pa.schema([pa.field(field.name, field.type) for field in schema.columns]),
+                mode="ignore",
+                description=schema.about,
+                configuration={
+                    "delta.enableChangeDataFeed": "true",
+                    "delta.dataSkippingStatsColumns": ",".join(schema.statistics),
+                },
+                commit_properties=_properties({}, 0),
+            )
+        except (CommitFailedError, DeltaError):
+            if not self.exists(name):
+                raise
+
+    def commit_rows(
+        self,
+        name: str,
+        changes: pa.Table,
+        *,
+        planned_at: int,
+        metadata: dict[str, Any] | None = None,
+        transaction: tuple[str, int] | None = None,
+    ) -> Commit:
+        """Insert, update and delete rows as one commit on top of the version the plan was made against.
+
+        Args:
+            name: The table; must exist.
+            changes: The table's columns plus `_change` (insert, update, delete). No key may occur twice.
+                A commit without rows is an empty append: it moves metadata and no row.
+            planned_at: Version the changes were computed from.
+            metadata: Goes into `userMetadata`.
+            transaction: (application, n) recorded with the commit.
+
+        Raises:
+            LostRace: The table moved since `planned_at`; plan again.
+        """
+        schema = self.schema(name)
+        table = self.open(name)
+        if table.version() != planned_at:
+            raise LostRace(f"{name} is at {table.version()}, planned at {planned_at}")
+        kinds = pc.value_counts(changes[CHANGE]).to_pylist() if changes.num_rows else []
+        counts = {kind["values"]: kind["counts"] for kind in kinds}
+        changed = bool(changes.num_rows)
+        data_version = planned_at + 1 if changed else (self.data_version(name) or 0)
+        properties = _properties(metadata or {}, data_version, transaction)
+        try:
+            if set(counts) <= {"insert"}:
+                rows = changes.select(schema.columns.names)
+                if "session_seq" in schema.columns.names or schema.sort:
+                    rows = rows.sort_by([(column, "ascending") for column in schema.sort])
+                write_deltalake(
+                    table,
+                    rows.cast(pa.schema([pa.field(field.name, field.type) for field in schema.columns])),
+                    mode="append",
+                    commit_properties=properties,
+                    writer_properties=WRITER,
+                    target_file_size=TARGET_FILE_BYTES,
+                )
+            else:
+                self._merge(table, schema, changes, properties)
+        except CommitFailedError as error:
+            raise LostRace(str(error)) from error
+        except DeltaError as error:
+            if "conflict" in str(error).lower() or "transaction" in str(error).lower():
+                raise LostRace(str(error)) from error
+            raise
+        return Commit(
+            self.open(name, version=planned_at + 1).version(),
+            inserted=counts.get("insert", 0),
+            updated=counts.get("update", 0),
+            deleted=counts.get("delete", 0),
+        )
+
+    def upsert(
+        self,
+        name: str,
+        rows: pa.Table,
+        *,
+        update: bool = True,
+        metadata: dict[str, Any] | None = None,
+    ) -> Commit | None:
+        """Insert rows with new keys and, unless `update` is off, rewrite rows whose content differs.
+
+        Equal rows are never rewritten, so that no change-feed row says otherwise.
+
+        Returns:
+            The commit, or None where everything was there already.
+        """
+        if rows.num_rows == 0:
+            return None
+        self.create(name)
+        return plan_again_until_committed(lambda: self._upsert_once(name, rows, update=update, metadata=metadata))
+
+    def _upsert_once(
+        self, name: str, rows: pa.Table, *, update: bool, metadata: dict[str, Any] | None
+    ) -> Commit | None:
+        version = self.version(name)
+        assert version is not None
+        changes = self.difference(name, rows, version=version, update=update)
+        if changes.num_rows == 0:
+            return None
+        return self.commit_rows(name, changes, planned_at=version, metadata=metadata)
+
+    def difference(self, name: str, rows: pa.Table, *, version: int, update: bool = True) -> pa.Table:
+        """What must change in a version of the table so that it holds `rows`: the rows plus `_change`."""
+        schema = self.schema(name)
+        rows = rows.select(schema.columns.names).cast(schema.columns)
+        seqs = set(rows["session_seq"].to_pylist()) if "session_seq" in schema.columns.names else None
+        there = self.read(name, version=version, session_seqs=seqs)
+        same_key = " and ".join(f'there."{column}" is not distinct from rows."{column}"' for column in schema.key)
+        differs = " or ".join(
+            f'there."{column}" is distinct from rows."{column}"'
+            for column in schema.columns.names
+            if column not in schema.key
+        )
+        selected = ", ".join(f'rows."{column}"' for column in schema.columns.names)
+        with quiet_connection() as connection:
+            connection.register("rows", rows)
+            connection.register("there", there)
+            inserts = connection.sql(
+                f"select {selected}, 'insert' as {CHANGE} from rows where not exists (select 1 from there where {same_key})"
+            ).to_arrow_table()
+            parts = [inserts]
+            if update and differs:
+                updates = connection.sql(
+                    f"select {selected}, 'update' as {CHANGE} from rows inner join there on {same_key} where {differs}"
+                ).to_arrow_table()
+                parts.append(updates)
+        shape = pa.schema([*schema.columns, pa.field(CHANGE, pa.string())])
+        return pa.concat_tables([part.cast(shape) for part in parts])
+
+    def _merge(self, table: DeltaTable, schema: TableSchema, changes: pa.Table, properties: CommitProperties) -> None:
+        same_key = " and ".join(f"(t.{column} is not distinct from s.{column})" for column in schema.key)
+        if "session_seq" in schema.columns.names:
+            seqs = sorted({seq for seq in changes["session_seq"].to_pylist() if seq is not None})
+            if seqs:
+                same_key = f"t.session_seq in ({', '.join(map(str, seqs))}) and {same_key}"
+        assigned = {column: f"s.{column}" for column in schema.columns.names}
+        (
+            table.merge(
+                changes,
+                same_key,
+                source_alias="s",
+                target_alias="t",
+                writer_properties=WRITER,
+                commit_properties=properties,
+            )
+            .when_matched_delete(f"s.{CHANGE} = 'delete'")
+            .when_matched_update(assigned, predicate=f"s.{CHANGE} = 'update'")
+            .when_not_matched_insert(assigned, predicate=f"s.{CHANGE} in ('insert', 'update')")
+            .execute()
+        )
+
+    def _readable(self, name: str) -> str:
+        versions = [entry["version"] for entry in DeltaTable(self.path(name)).history()]
+        root = self.path(name)
+        readable = []
+        for version in sorted(versions):
+            try:
+                paths = pa.table(DeltaTable(root, version=version).get_add_actions(flatten=True))["path"].to_pylist()
+            except DeltaError:
+                continue
+            if all((root / path).exists() for path in paths):
+                readable.append(version)
+        return f"versions that can be read: {_ranges(readable)}" if readable else "no version can be read"
+
+
+def _properties(
+    metadata: dict[str, Any], data_version: int, transaction: tuple[str, int] | None = None
+) -> CommitProperties:
+    text = canonical_json({**metadata, "data_version": data_version})
+    transactions = [Transaction(transaction[0], transaction[1])] if transaction else None
+    return CommitProperties(
+        custom_metadata={"userMetadata": text}, max_commit_retries=0, app_transactions=transactions
+    )
+
+
+def _user_metadata(entry: dict[str, Any]) -> dict[str, Any]:
+    text = entry.get("userMetadata")
+    try:
+        value = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _any_between(ordered: list[int], first: int, last: int) -> bool:
+    return any(first <= value <= last for value in ordered)
+
+
+def _ranges(versions: list[int]) -> str:
+    parts: list[list[int]] = []
+    for version in versions:
+        if parts and version == parts[-1][1] + 1:
+            parts[-1][1] = version
+        else:
+            parts.append([version, version])
+    return ", ".join(f"{first} to {last}" if first != last else str(first) for first, last in parts)

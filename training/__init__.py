@@ -1,0 +1,1 @@
+"""Views to datasets to models: snapshots, TRL jobs, registry."""

@@ -1,0 +1,1 @@
+"""Logs to tables: readers, record types, ingest, quarantine, as-of reads."""

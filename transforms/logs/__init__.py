@@ -1,0 +1,1 @@
+"""One reader per log format; each yields the record types of transforms.records."""

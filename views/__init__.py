@@ -1,0 +1,1 @@
+"""Tables to views: SQL files, registry, planner, maintenance."""
