@@ -48,5 +48,7 @@ def load_artifact(home: Home, inline: str | None, digest: str | None) -> str | N
         return inline
     path = artifact_path(home, digest)
     if not path.exists():
-        raise UnknownName(f"artifact {digest} is not at {path}; it was erased, or its file was not copied with the tables.")
+        raise UnknownName(
+            f"artifact {digest} is not at {path}; it was erased, or its file was not copied with the tables."
+        )
     return zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode("utf-8")

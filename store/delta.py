@@ -6,29 +6,26 @@ only guard against two writers that append the same rows. Every commit carries `
 object that both engines read and write; its `data_version` is the last version that changed a row.
 """
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from store.errors import CommitConflict, UnknownName, VersionGone
+from store.commits import LostRace, commit_properties, plan_again_until_committed, user_metadata, version_ranges
+from store.errors import UnknownName, VersionGone
 from store.home import Home
-from store.ids import canonical_json
 from store.schema import TABLES, TableSchema
 
 CHANGE = "_change"  # column of `commit_rows`: insert, update or delete
 TARGET_FILE_BYTES = 8 * 2**20
 WRITER = WriterProperties(compression="ZSTD", max_row_group_size=20_000)
-PATIENCE_SECONDS = 60.0
-Result = TypeVar("Result")
+__all__ = ["CHANGE", "Commit", "LostRace", "Tables", "plan_again_until_committed", "quiet_connection"]
 
 
 @dataclass(frozen=True)
@@ -39,29 +36,6 @@ class Commit:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-
-
-class LostRace(Exception):
-    """Another writer committed between planning and committing; plan again."""
-
-
-def plan_again_until_committed(attempt: Callable[[], Result], *, patience_seconds: float = PATIENCE_SECONDS) -> Result:
-    """Run a plan-and-commit function again, with jitter, for as long as it loses races.
-
-    Raises:
-        CommitConflict: It still lost after `patience_seconds`.
-    """
-    retrying = Retrying(
-        retry=retry_if_exception_type(LostRace),
-        wait=wait_random_exponential(multiplier=0.05, max=2.0),
-        stop=stop_after_delay(patience_seconds),
-    )
-    try:
-        return retrying(attempt)
-    except RetryError as error:
-        raise CommitConflict(
-            f"another writer kept committing first for {patience_seconds:.0f} s; run the command again."
-        ) from error
 
 
 def quiet_connection() -> duckdb.DuckDBPyConnection:
@@ -113,7 +87,9 @@ class Tables:
         try:
             return DeltaTable(self.path(name), version=version)
         except TableNotFoundError as error:
-            raise UnknownName(f"table {name} is empty so far; `espalier ingest` or `espalier refresh` creates it.") from error
+            raise UnknownName(
+                f"table {name} is empty so far; `espalier ingest` or `espalier refresh` creates it."
+            ) from error
         except DeltaError as error:
             raise VersionGone(f"{name}@{version} cannot be read; {self._readable(name)}.") from error
 
@@ -126,12 +102,12 @@ class Tables:
         if not self.exists(name):
             return None
         table = self.open(name)
-        value = _user_metadata(table.history(1)[0]).get("data_version")
+        value = user_metadata(table.history(1)[0]).get("data_version")
         return int(value) if value is not None else table.version()
 
     def metadata(self, name: str) -> dict[str, Any]:
         """`userMetadata` of the latest commit; {} before the first."""
-        return _user_metadata(self.open(name).history(1)[0]) if self.exists(name) else {}
+        return user_metadata(self.open(name).history(1)[0]) if self.exists(name) else {}
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Every commit, newest first: version, timestamp (ms), operation, metadata, metrics."""
@@ -143,7 +119,7 @@ class Tables:
                     "version": entry["version"],
                     "timestamp": entry.get("timestamp"),
                     "operation": entry.get("operation"),
-                    "metadata": _user_metadata(entry),
+                    "metadata": user_metadata(entry),
                     "metrics": metrics if isinstance(metrics, dict) else {},
                 }
             )
@@ -151,9 +127,7 @@ class Tables:
 
     # ---- reading ------------------------------------------------------------------------------
 
-    def files(
-        self, name: str, *, version: int | None = None, session_seqs: Iterable[int] | None = None
-    ) -> list[str]:
+    def files(self, name: str, *, version: int | None = None, session_seqs: Iterable[int] | None = None) -> list[str]:
         """Parquet files of a version, pruned by the log's statistics to those that can hold `session_seqs`.
 
         Raises:
@@ -176,7 +150,8 @@ class Tables:
         if version is not None:
             gone = [path for path in paths if not Path(path).exists()]
             if gone:
-                raise VersionGone(f"{name}@{version} lost {len(gone)} of its {len(paths)} files; {self._readable(name)}.")
+                lost = f"{name}@{version} lost {len(gone)} of its {len(paths)} files"
+                raise VersionGone(f"{lost}; {self._readable(name)}.")
         return sorted(paths)
 
     def read(
@@ -224,7 +199,8 @@ class Tables:
         latest = self.version(name)
         last = latest if end is None else end
         schema = self.schema(name).columns
-        feed_schema = pa.schema([*schema, pa.field("_change_type", pa.string()), pa.field("_commit_version", pa.int64())])
+        feed_columns = [pa.field("_change_type", pa.string()), pa.field("_commit_version", pa.int64())]
+        feed_schema = pa.schema([*schema, *feed_columns])
         if latest is None or last is None or start > last:
             return feed_schema.empty_table()
         try:
@@ -254,7 +230,7 @@ class Tables:
                     "delta.enableChangeDataFeed": "true",
                     "delta.dataSkippingStatsColumns": ",".join(schema.statistics),
                 },
-                commit_properties=_properties({}, 0),
+                commit_properties=commit_properties({}, 0),
             )
         except (CommitFailedError, DeltaError):
             if not self.exists(name):
@@ -290,7 +266,7 @@ class Tables:
         counts = {kind["values"]: kind["counts"] for kind in kinds}
         changed = bool(changes.num_rows)
         data_version = planned_at + 1 if changed else (self.data_version(name) or 0)
-        properties = _properties(metadata or {}, data_version, transaction)
+        properties = commit_properties(metadata or {}, data_version, transaction)
         try:
             if set(counts) <= {"insert"}:
                 rows = changes.select(schema.columns.names)
@@ -366,7 +342,8 @@ class Tables:
             connection.register("rows", rows)
             connection.register("there", there)
             inserts = connection.sql(
-                f"select {selected}, 'insert' as {CHANGE} from rows where not exists (select 1 from there where {same_key})"
+                f"select {selected}, 'insert' as {CHANGE} from rows "
+                f"where not exists (select 1 from there where {same_key})"
             ).to_arrow_table()
             parts = [inserts]
             if update and differs:
@@ -410,37 +387,8 @@ class Tables:
                 continue
             if all((root / path).exists() for path in paths):
                 readable.append(version)
-        return f"versions that can be read: {_ranges(readable)}" if readable else "no version can be read"
-
-
-def _properties(
-    metadata: dict[str, Any], data_version: int, transaction: tuple[str, int] | None = None
-) -> CommitProperties:
-    text = canonical_json({**metadata, "data_version": data_version})
-    transactions = [Transaction(transaction[0], transaction[1])] if transaction else None
-    return CommitProperties(
-        custom_metadata={"userMetadata": text}, max_commit_retries=0, app_transactions=transactions
-    )
-
-
-def _user_metadata(entry: dict[str, Any]) -> dict[str, Any]:
-    text = entry.get("userMetadata")
-    try:
-        value = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return f"versions that can be read: {version_ranges(readable)}" if readable else "no version can be read"
 
 
 def _any_between(ordered: list[int], first: int, last: int) -> bool:
     return any(first <= value <= last for value in ordered)
-
-
-def _ranges(versions: list[int]) -> str:
-    parts: list[list[int]] = []
-    for version in versions:
-        if parts and version == parts[-1][1] + 1:
-            parts[-1][1] = version
-        else:
-            parts.append([version, version])
-    return ", ".join(f"{first} to {last}" if first != last else str(first) for first, last in parts)

@@ -36,7 +36,9 @@ def read_settings(model: type[SettingsType], file: str) -> SettingsType:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
-        raise BadSetting(f"settings file {path} cannot be read ({error.strerror}); set ESPALIER_CONF to its folder.") from error
+        raise BadSetting(
+            f"settings file {path} cannot be read ({error.strerror}); set ESPALIER_CONF to its folder."
+        ) from error
     except yaml.YAMLError as error:
         raise BadSetting(f"settings file {path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
