@@ -59,6 +59,10 @@ class Tables:
         """Make a maintained relation or view known by its schema, so that an unbuilt one reads as empty."""
         self._schemas[schema.name] = schema
 
+    def names(self) -> list[str]:
+        """Every declared table and view, sorted."""
+        return sorted(self._schemas)
+
     def schema(self, name: str) -> TableSchema:
         """The declared schema of a table.
 
@@ -66,7 +70,7 @@ class Tables:
             UnknownName: Nothing of this name is declared.
         """
         if name not in self._schemas:
-            raise UnknownName(f"no table or view {name!r}; there are {', '.join(sorted(self._schemas))}.")
+            raise UnknownName(f"no table or view {name!r}; there are {', '.join(self.names())}.")
         return self._schemas[name]
 
     def path(self, name: str) -> Path:
