@@ -1,1 +1,1 @@
-"""Dagster wiring: definitions, assets, checks, schedules, sensors, resources."""
+"""The loop as an asset graph: wiring only, each asset calls one function of the folders below."""
