@@ -38,6 +38,12 @@ def message_digest(messages: list[dict[str, Any]]) -> str:
     return sha256_text(canonical_json(turns))
 
 
+def content_digest(artifact: str | None, messages: list[dict[str, Any]]) -> str:
+    """Digest of a node's content: its artifact and all its chat turns, prompt and answer."""
+    artifact_digest = None if artifact is None else sha256_text(artifact)
+    return sha256_text(canonical_json([artifact_digest, message_digest(messages)]))
+
+
 def number_text(value: float | None) -> str | None:
     """The shortest text that reads back as the same float; what digests hold instead of the float."""
     return None if value is None else repr(float(value))
