@@ -1,0 +1,188 @@
+"""Turns rows of a training view into examples with exactly TRL's columns, plus ids; counts what is left out.
+
+No text is changed on the way. A row that a trainer could not use, or that the policy withholds, is left out
+whole, for the first reason that applies.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from lineage.policy import Policy
+from store.errors import WrongUse
+
+Row = dict[str, Any]
+MESSAGE_COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
+FORM_OF_TURNS = {"step": "step", "path": "path"}
+
+# form → columns of the snapshot that the view has under the same name, ids first
+COPIED = {
+    "path": ("example_id", "task_id", "session_id", "leaf_id", "node_ids", "messages", "fitness", "fitness_basis"),
+    "pairs": (
+        "example_id", "task_id", "session_id", "parent_id", "chosen_id", "rejected_id", "prompt", "chosen", "rejected",
+        "chosen_fitness", "rejected_fitness", "gap", "fitness_basis", "prompt_origin",
+    ),
+    "cohorts": (
+        "example_id", "task_id", "session_id", "parent_id", "cohort_id", "node_id", "kind", "same_prompt", "num_members",
+        "prompt", "completion", "reward", "advantage", "advantage_unscaled", "fitness_basis", "verifier", "token_ids",
+        "logprobs", "temperature", "top_p", "top_k", "model_id", "tokenizer_digest", "finish_reason",
+    ),
+}  # fmt: skip
+STEP_COLUMNS = pa.schema(
+    [(name, pa.string()) for name in ("example_id", "task_id", "session_id", "leaf_id", "node_id", "parent_id")]
+    + [("prompt", pa.null()), ("completion", pa.null()), ("fitness", pa.float64()), ("fitness_basis", pa.string())]
+)
+LINEAGE = pa.schema([("source_node_ids", pa.list_(pa.string())), ("tags", pa.list_(pa.string()))])
+
+
+@dataclass
+class Examples:
+    """Examples in the order of the view's key, their columns, and why other rows are left out."""
+
+    form: str
+    rows: list[Row]
+    columns: pa.Schema  # message columns carry the null type: their features depend on the rows
+    has_tools: bool
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+def form_of(view: str, turns: str) -> str:
+    """The form of a view's snapshot: path, step, pairs or cohorts.
+
+    Raises:
+        WrongUse: The view is no training view, or `turns` is neither step nor path.
+    """
+    if turns not in FORM_OF_TURNS:
+        raise WrongUse(f"turns {turns!r} is unknown; there are {' and '.join(sorted(FORM_OF_TURNS))}.")
+    forms = {"sft_trajectories": FORM_OF_TURNS[turns], "dpo_pairs": "pairs", "grpo_cohorts": "cohorts"}
+    if view not in forms:
+        raise WrongUse(f"{view!r} is no training view that can be exported; there are {', '.join(forms)}.")
+    return forms[view]
+
+
+def examples_of(
+    view_rows: pa.Table, form: str, policy: Policy, *, principal: str, purpose: str, tell: Callable[[int], None]
+) -> Examples:
+    """Shape, check and filter the rows of a view.
+
+    Args:
+        view_rows: The view's rows, sorted by its key.
+        form: What `form_of` said.
+        policy: The rules.
+        principal: For whom.
+        purpose: For what.
+        tell: Called with the number of view rows done, now and then.
+    """
+    candidates = _steps(view_rows) if form == "step" else _whole_rows(view_rows, form)
+    kept: list[Row] = []
+    left_out: Counter[str] = Counter()
+    has_tools = False
+    for number, row in enumerate(candidates):
+        if number % 1000 == 0:
+            tell(number)
+        decision = policy.check(principal, purpose, row["tags"])
+        reason = f"policy: {decision.reason}" if not decision.allowed else _unusable(row)
+        if reason is None:
+            reason = _parse_tool_calls(row)
+        if reason is not None:
+            left_out[reason] += 1
+            continue
+        has_tools = has_tools or any(
+            turn["tool_calls"] or turn["tool_call_id"] for name in MESSAGE_COLUMNS for turn in row.get(name) or ()
+        )
+        kept.append(row)
+    if not has_tools:
+        for row in kept:
+            _drop_tool_keys(row)
+    return Examples(form, kept, _columns(view_rows.schema, form), has_tools, dict(sorted(left_out.items())))
+
+
+def _whole_rows(view_rows: pa.Table, form: str) -> Iterator[Row]:
+    names = [*COPIED[form], *LINEAGE.names]
+    for batch in view_rows.select(names).to_batches(max_chunksize=1000):
+        yield from batch.to_pylist()
+
+
+def _steps(view_rows: pa.Table) -> Iterator[Row]:
+    """One example per node with a prompt on any of the paths; a node on several paths comes with the first."""
+    seen: set[str] = set()
+    for batch in view_rows.to_batches(max_chunksize=1000):
+        for path in batch.to_pylist():
+            for step in path["steps"] or ():
+                if step["node_id"] in seen:
+                    continue
+                seen.add(step["node_id"])
+                answer = {
+                    "role": "assistant",
+                    "content": step["answer"],
+                    "tool_calls": step["tool_calls"],
+                    "tool_call_id": None,
+                }
+                yield {
+                    "example_id": f"{path['example_id']}#{step['node_id']}",
+                    "task_id": path["task_id"],
+                    "session_id": path["session_id"],
+                    "leaf_id": path["leaf_id"],
+                    "node_id": step["node_id"],
+                    "parent_id": step["parent_id"],
+                    "prompt": step["prompt"],
+                    "completion": [answer],
+                    "fitness": step["fitness"],
+                    "fitness_basis": path["fitness_basis"],
+                    "source_node_ids": step["source_node_ids"],
+                    "tags": step["tags"],
+                }
+
+
+def _unusable(row: Row) -> str | None:
+    """Why no trainer could use this row; None where it can."""
+    if "messages" in row:
+        answers = [turn for turn in row["messages"] or () if turn["role"] == "assistant"]
+        if not answers:
+            return "no_assistant_turn"
+        return None if any(_is_visible(turn) for turn in answers) else "empty_answer"
+    if not row["prompt"]:
+        return "no_prompt"
+    answers = [row[name] for name in ("completion", "chosen", "rejected") if name in row]
+    if any(not turns or not any(_is_visible(turn) for turn in turns) for turns in answers):
+        return "empty_answer"
+    return "equal_answers" if "chosen" in row and row["chosen"] == row["rejected"] else None
+
+
+def _is_visible(turn: Row) -> bool:
+    return bool((turn["content"] or "").strip()) or bool(turn["tool_calls"])
+
+
+def _parse_tool_calls(row: Row) -> str | None:
+    """Replace the JSON text of tool calls by the calls themselves."""
+    for name in MESSAGE_COLUMNS:
+        for turn in row.get(name) or ():
+            if turn["tool_calls"] is None:
+                continue
+            try:
+                calls = json.loads(turn["tool_calls"])
+            except ValueError:
+                return "unreadable_tool_calls"
+            if not isinstance(calls, list):
+                return "unreadable_tool_calls"
+            turn["tool_calls"] = calls
+    return None
+
+
+def _drop_tool_keys(row: Row) -> None:
+    for name in MESSAGE_COLUMNS:
+        for turn in row.get(name) or ():
+            del turn["tool_calls"], turn["tool_call_id"]
+
+
+def _columns(view_schema: pa.Schema, form: str) -> pa.Schema:
+    if form == "step":
+        return pa.schema([*STEP_COLUMNS, *LINEAGE])
+    fields = [
+        pa.field(name, pa.null() if name in MESSAGE_COLUMNS else view_schema.field(name).type) for name in COPIED[form]
+    ]
+    return pa.schema([*fields, *LINEAGE])

@@ -1,0 +1,313 @@
+"""Exports a training view as an immutable Hugging Face dataset: written whole, or not at all.
+
+Law 2, *same manifest, same rows, same order*: a manifest holds no time and no path, only what its bytes follow
+from; so equal manifests name byte-equal shards, on any day and in any folder.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lineage.policy import Policy, read_policy
+from store.delta import Tables
+from store.errors import BadInput, FlaggedByRetraction, HomeNotUsable, WrongUse
+from store.home import Home
+from store.ids import canonical_json, sha256_text, stable_id
+from store.settings import read_settings
+from training.example_rows import Examples, examples_of, form_of
+from training.registry import register_dataset
+from training.snapshot_card import card_text
+from training.snapshot_files import WRITER, write_splits
+from training.snapshot_folder import MANIFEST_FILE, manifest_id, newly_reached, open_snapshot
+from training.splits import RULE, DatasetSettings
+from views.registry import declare_views, view_schema
+
+MANIFEST_VERSION = 1
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An exported snapshot."""
+
+    dir: Path
+    rows: int
+    left_out: dict[str, int]  # reason → rows
+    manifest: Path
+    dataset_id: str
+    form: str  # path, step, pairs or cohorts
+    splits: dict[str, int]  # split → rows
+
+
+def export_view(
+    home: Home,
+    view: str,
+    directory: Path | str,
+    *,
+    turns: str = "step",
+    principal: str = "local",
+    purpose: str = "train",
+    version: int | None = None,
+    now: datetime,
+    progress: Progress | None = None,
+) -> Snapshot:
+    """Write a snapshot of a view into a new folder that `datasets.load_dataset` reads offline.
+
+    Where the folder already holds the equal snapshot, nothing is written.
+
+    Args:
+        home: Where the view lies and the snapshot is registered.
+        view: sft_trajectories, dpo_pairs or grpo_cohorts.
+        directory: A new or empty folder.
+        turns: For sft_trajectories: `step` (prompt and completion per node) or `path` (messages per path).
+        principal: For whom; see conf/governance.yaml.
+        purpose: For what; see conf/governance.yaml.
+        version: Delta version of the view; None is the latest.
+        now: When, for registry and access log; in no digest.
+        progress: Called with a line of text now and then.
+
+    Raises:
+        WrongUse: The view is none of the three, or the folder holds something else.
+        UnknownName: The view was never built.
+        VersionGone: That version cannot be read any more.
+        RefusedByPolicy: The policy refuses this principal or purpose outright.
+        FlaggedByRetraction: The version holds nodes that a retraction has reached since.
+    """
+    say = progress or (lambda text: None)
+    form = form_of(view, turns)
+    policy = read_policy()
+    tables = Tables(home)
+    declare_views(tables)
+    _demand_purpose(tables, policy, view, principal, purpose, now)
+    pinned = _pin(tables, view, version)
+    say(f"reading {view} version {pinned.version}")
+    rows = tables.read(view, version=pinned.version)
+    rows = rows.sort_by([(column, "ascending") for column in view_schema(view).key])
+    _demand_current(home, tables, view, pinned, rows)
+    examples = examples_of(
+        rows, form, policy, principal=principal, purpose=purpose, tell=lambda done: say(f"{done} rows checked")
+    )
+    request = {"principal": principal, "purpose": purpose, "digest": policy.digest}
+    snapshot = _write(Path(directory).absolute(), view, pinned, examples, request, tables, say)
+    _register(home, tables, view, pinned, examples, snapshot, request, now)
+    return snapshot
+
+
+@dataclass(frozen=True)
+class _Pinned:
+    """A view version and what it was made from."""
+
+    version: int
+    data_version: int
+    definition: str | None  # digest of the view's SQL and parameters
+    inputs: dict[str, int]  # table → its version
+
+
+def _pin(tables: Tables, view: str, version: int | None) -> _Pinned:
+    latest = tables.open(view, version=version).version()
+    commits = {commit["version"]: commit["metadata"] for commit in tables.history(view)}
+    metadata = commits.get(latest, {})
+    return _Pinned(
+        latest,
+        int(metadata.get("data_version", latest)),
+        metadata.get("definition"),
+        {name: int(at) for name, at in sorted((metadata.get("inputs") or {}).items())},
+    )
+
+
+def _demand_purpose(
+    tables: Tables, policy: Policy, view: str, principal: str, purpose: str, now: datetime
+) -> None:
+    """Refuse a principal or purpose outright, and write down that it was asked."""
+    decision = policy.check(principal, purpose, ())
+    if not decision.allowed:
+        _log_access(tables, policy.digest, view, principal, purpose, 0, {f"policy: {decision.reason}": 1}, now)
+    policy.demand(principal, purpose)
+
+
+def _demand_current(home: Home, tables: Tables, view: str, pinned: _Pinned, rows: pa.Table) -> None:
+    """Refuse rows that a retraction or a tag reached after they were made: law 3 holds for exports of old versions too."""
+    reached = newly_reached(home, pinned.inputs.get("node_reach"))
+    if reached:
+        sources = {node_id for source in rows["source_node_ids"].to_pylist() for node_id in source}
+        hits = sorted(sources & set(reached))
+        if hits:
+            raise FlaggedByRetraction(
+                f"{view}@{pinned.version} holds {len(hits)} nodes retracted since it was built (first: {hits[0]}, by "
+                f"{reached[hits[0]]}); run `espalier refresh` and export the latest version."
+            )
+
+
+def _write(
+    directory: Path,
+    view: str,
+    pinned: _Pinned,
+    examples: Examples,
+    request: dict[str, str],
+    tables: Tables,
+    say: Progress,
+) -> Snapshot:
+    """Write into a folder beside the target, then rename; an equal snapshot that is there already stays."""
+    settings = read_settings(DatasetSettings, "datasets.yaml")
+    partial = directory.with_name(f".{directory.name}.partial-{os.getpid()}")
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(directory)
+        partial.mkdir()
+        say(f"writing {len(examples.rows)} rows")
+        splits = write_splits(examples, partial, settings)
+        manifest = _manifest(view, pinned, examples, request, splits, settings, tables)
+        dataset_id = manifest_id(manifest)
+        (partial / MANIFEST_FILE).write_text(canonical_json(manifest) + "\n", encoding="utf-8")
+        (partial / "README.md").write_text(card_text(manifest, dataset_id=dataset_id), encoding="utf-8")
+        _move_into_place(partial, directory, dataset_id)
+    except OSError as error:
+        raise HomeNotUsable(f"{error.filename or directory} cannot be written ({error.strerror or error}); name another DIR.") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Snapshot(
+        directory,
+        len(examples.rows),
+        examples.left_out,
+        directory / MANIFEST_FILE,
+        dataset_id,
+        examples.form,
+        {split: content["rows"] for split, content in splits.items()},
+    )
+
+
+def _manifest(
+    view: str,
+    pinned: _Pinned,
+    examples: Examples,
+    request: dict[str, str],
+    splits: dict[str, Any],
+    settings: DatasetSettings,
+    tables: Tables,
+) -> dict[str, Any]:
+    sources = _union(examples, "source_node_ids")
+    return {
+        "manifest_version": MANIFEST_VERSION,
+        "view": view,
+        "form": examples.form,
+        "view_version": pinned.version,
+        "data_version": pinned.data_version,
+        "view_definition": pinned.definition,
+        "input_versions": pinned.inputs,
+        "policy": request,
+        "split": {"rule": RULE, "salt": settings.split_salt, "test_percent": settings.test_percent},
+        "splits": splits,
+        "rows": len(examples.rows),
+        "left_out": examples.left_out,
+        "columns": examples.columns.names,
+        "tags": _union(examples, "tags"),
+        "fitness_bases": sorted({row["fitness_basis"] for row in examples.rows if row["fitness_basis"] is not None}),
+        "retractions": _retractions_in_force(tables, pinned),
+        "num_source_nodes": len(sources),
+        "source_nodes_digest": sha256_text(canonical_json(sources)),
+        "writer": {**WRITER, "pyarrow": pa.__version__, "rows_per_group": settings.rows_per_group},
+    }
+
+
+def _retractions_in_force(tables: Tables, pinned: _Pinned) -> list[str]:
+    version = pinned.inputs.get("node_reach")
+    if version is None:
+        return []
+    reach = tables.read("node_reach", version=version, columns=["retraction_id"])
+    return sorted(set(reach["retraction_id"].to_pylist()))
+
+
+def _union(examples: Examples, column: str) -> list[str]:
+    return sorted({value for row in examples.rows for value in row[column]})
+
+
+def _move_into_place(partial: Path, directory: Path, dataset_id: str) -> None:
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        try:
+            there = open_snapshot(directory).dataset_id
+        except BadInput:
+            there = None
+        if there != dataset_id:
+            what = "something else" if there is None else f"another snapshot ({there})"
+            raise WrongUse(f"{directory} holds {what}, and a snapshot is never overwritten; name a new folder.")
+        return
+    if directory.exists():
+        directory.rmdir()
+    partial.rename(directory)
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Remove what exports into this folder left behind when they were killed."""
+    pattern = re.compile(re.escape(f".{directory.name}.partial-") + r"(\d+)")
+    for folder in directory.parent.iterdir():
+        match = pattern.fullmatch(folder.name)
+        if match and not Path(f"/proc/{match[1]}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _register(
+    home: Home,
+    tables: Tables,
+    view: str,
+    pinned: _Pinned,
+    examples: Examples,
+    snapshot: Snapshot,
+    request: dict[str, str],
+    now: datetime,
+) -> None:
+    registered = {
+        (row["dataset_id"], row["directory"])
+        for row in tables.read("datasets", columns=["dataset_id", "directory"]).to_pylist()
+    }
+    if (snapshot.dataset_id, str(snapshot.dir)) not in registered:
+        register_dataset(
+            home,
+            {
+                "dataset_id": snapshot.dataset_id,
+                "view": view,
+                "form": snapshot.form,
+                "directory": str(snapshot.dir),
+                "view_version": pinned.version,
+                "data_version": pinned.data_version,
+                "num_rows": snapshot.rows,
+                "source_node_ids": _union(examples, "source_node_ids"),
+                "tags": _union(examples, "tags"),
+                "principal": request["principal"],
+                "purpose": request["purpose"],
+                "manifest": snapshot.manifest.read_text(encoding="utf-8").strip(),
+                "created_at": now,
+            },
+        )
+    _log_access(
+        tables, request["digest"], view, request["principal"], request["purpose"], snapshot.rows, snapshot.left_out, now
+    )
+
+
+def _log_access(
+    tables: Tables,
+    policy_digest: str,
+    view: str,
+    principal: str,
+    purpose: str,
+    num_allowed: int,
+    left_out: dict[str, int],
+    now: datetime,
+) -> None:
+    row = {
+        "principal": principal,
+        "purpose": purpose,
+        "relation": view,
+        "policy_digest": policy_digest,
+        "num_allowed": num_allowed,
+        "left_out": canonical_json(left_out),
+        "recorded_at": now,
+    }
+    row["access_id"] = stable_id("access", canonical_json({**row, "recorded_at": now.isoformat()}))
+    tables.upsert("access_log", pa.Table.from_pylist([row], schema=tables.schema("access_log").columns))
