@@ -192,8 +192,12 @@ class Tables:
             ).to_arrow_table()
         return rows.cast(schema)
 
-    def changes(self, name: str, *, start: int, end: int | None = None) -> pa.Table:
+    def changes(
+        self, name: str, *, start: int, end: int | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
         """Row changes of versions start..end (both included): the columns, `_change_type`, `_commit_version`.
+
+        `columns` names the table's columns to read; None is all declared ones.
 
         `_change_type` is insert, update_preimage, update_postimage or delete. Empty when start lies past the end.
 
@@ -203,6 +207,8 @@ class Tables:
         latest = self.version(name)
         last = latest if end is None else end
         schema = self.schema(name).columns
+        if columns is not None:
+            schema = pa.schema([schema.field(column) for column in columns])
         feed_columns = [pa.field("_change_type", pa.string()), pa.field("_commit_version", pa.int64())]
         feed_schema = pa.schema([*schema, *feed_columns])
         if latest is None or last is None or start > last:

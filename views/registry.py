@@ -51,7 +51,13 @@ Column = tuple[str, pa.DataType, str]
 
 
 def _relation(
-    name: str, about: str, *, key: tuple[str, ...], columns: list[Column], statistics: tuple[str, ...], sort: tuple[str, ...]
+    name: str,
+    about: str,
+    *,
+    key: tuple[str, ...],
+    columns: list[Column],
+    statistics: tuple[str, ...],
+    sort: tuple[str, ...],
 ) -> TableSchema:
     fields = [pa.field(column, kind, metadata={"about": meaning}) for column, kind, meaning in columns]
     return TableSchema(name, pa.schema(fields), key, statistics, sort, about)
@@ -61,7 +67,7 @@ SESSION_SEQ: Column = ("session_seq", COUNT, "cluster key")
 SOURCE_NODE_IDS: Column = (
     "source_node_ids",
     TEXTS,
-    "originals whose content the row holds: its nodes, the parent whose text is the prompt, their pinned context; sorted",
+    "originals whose content the row holds: its nodes, the parent that was its prompt, their pinned context; sorted",
 )
 SCORE_REFS: Column = ("score_refs", TEXTS, "which bar or cohort the row was measured against")
 TAGS: Column = ("tags", TEXTS, "effective tags of source_node_ids, sorted")
@@ -185,7 +191,6 @@ DPO_PAIRS = _relation(
         ("rejected_fitness", FLOAT, "fitness of rejected; NULL where it failed"),
         ("rejected_fitness_text", TEXT, "its repr"),
         ("gap", FLOAT, "chosen_fitness - rejected_fitness; NULL where rejected failed"),
-        ("place", COUNT, "1 is the widest gap under this parent"),
         ("fitness_basis", TEXT, "shared basis"),
         ("environment_digest", TEXT, "shared environment"),
         SOURCE_NODE_IDS,
