@@ -52,3 +52,22 @@ def inbox_state(home: Home) -> str | None:
             continue
         lines.append(f"{file.relative_to(home.inbox)}\t{status.st_size}\t{status.st_mtime_ns}")
     return sha256_text("\n".join(lines))[:24] if lines else None
+
+
+def ledger_state(home: Home) -> str | None:
+    """How far the ledger has rows that the tables lack; None where there is nothing new, or no ledger yet.
+
+    Raises:
+        LedgerBusy: The ledger is locked.
+    """
+    if home.ledger_url == f"sqlite:///{home.ledger_path}" and not home.ledger_path.exists():
+        return None  # looking must not create it
+    from store.delta import Tables
+    from store.ledger import open_ledger
+    from transforms.drain import CLOSING_TABLE
+    from transforms.write import WATERMARKS, kept_metadata
+
+    with open_ledger(home) as ledger:
+        last, ledger_id = ledger.last_feed_seq(), ledger.ledger_id
+    ingested = kept_metadata(Tables(home), CLOSING_TABLE).get(WATERMARKS, {}).get(ledger_id, 0)
+    return f"{ledger_id}-{last}" if last > ingested else None

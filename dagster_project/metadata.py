@@ -19,15 +19,6 @@ def data_version(tables: "Tables", name: str) -> str:
     return NEVER_COMMITTED if version is None else str(version)
 
 
-def count_rows(tables: "Tables", name: str) -> int:
-    """Rows of the latest version, counted from the log alone."""
-    if not tables.exists(name):
-        return 0
-    import pyarrow as pa
-
-    return sum(pa.table(tables.open(name).get_add_actions(flatten=True))["num_records"].to_pylist())
-
-
 def column_schema(tables: "Tables", name: str) -> dg.TableSchema:
     """The declared columns with their meaning."""
     return dg.TableSchema(
@@ -44,6 +35,8 @@ def column_schema(tables: "Tables", name: str) -> dg.TableSchema:
 
 def table_result(tables: "Tables", name: str, **more: Any) -> dg.MaterializeResult:
     """What a step yields for a table or view that is now up to date; `more` is added to the metadata."""
+    from store.row_counts import count_rows
+
     version = tables.version(name)
     at = {} if version is None else {"delta_version": version}
     return dg.MaterializeResult(

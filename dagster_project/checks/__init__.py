@@ -1,0 +1,1 @@
+"""Blocking checks on tables and views, run by Great Expectations."""

@@ -1,0 +1,82 @@
+"""How far the loop is: bars on a terminal, plain lines everywhere else."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+LINE_EVERY_SECONDS = 10.0
+
+
+class LoopDisplay:
+    """One line per stage, and the seconds each one took."""
+
+    def __init__(self, console: Console, *, num_stages: int) -> None:
+        self.console = console
+        self.seconds: dict[str, float] = {}
+        self._num_stages = num_stages
+        self._bars = _bars(console) if console.is_terminal else None
+        self._task: TaskID | None = None
+        self._told_at = 0.0
+
+    def __enter__(self) -> "LoopDisplay":
+        if self._bars is not None:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    @contextmanager
+    def stage(self, title: str) -> Iterator[None]:
+        """Show a stage while the block runs; its seconds are kept under its title, also when it fails."""
+        started = self._told_at = time.monotonic()
+        number = f"[{len(self.seconds) + 1}/{self._num_stages}]"
+        if self._bars is not None:
+            self._task = self._bars.add_task(f"{number} {title}", total=None, detail="")
+        else:
+            self._print(f"{number} {title}")
+        try:
+            yield
+        finally:
+            seconds = self.seconds[title] = time.monotonic() - started
+            if self._bars is None:
+                self._print(f"      {seconds:.1f} s")
+            elif self._task is not None:
+                total = self._bars.tasks[self._task].total or 1
+                self._bars.update(self._task, total=total, completed=total, detail="")
+                self._bars.stop_task(self._task)
+                self._task = None
+
+    def tell(self, what: str, done: int, total: int | None) -> None:
+        """`done` of `total` units are finished in the present stage; `what` says which one is at work."""
+        if self._bars is not None:
+            if self._task is not None:
+                self._bars.update(self._task, completed=done, total=total, detail=what)
+            return
+        if time.monotonic() - self._told_at >= LINE_EVERY_SECONDS:
+            self._told_at = time.monotonic()
+            self._print(f"      {done}{'' if total is None else f' of {total}'}: {what}")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        (self._bars.console if self._bars is not None else self.console).print(text, highlight=False)
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False)
+        self.console.file.flush()
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.fields[detail]}"),
+        console=console,
+    )

@@ -1,0 +1,65 @@
+"""Group *views*: node_reach and its companions first, then the three training views, refreshed as one chain.
+
+One step refreshes them all, since a refresh pins one vector of input versions for the whole chain. Their checks are
+steps of their own, so that a failed one stops what stands on that view and not the views beside it.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from dagster_project.metadata import table_result
+from dagster_project.resources import HomeResource, Listener
+from views.registry import VIEW_ORDER, declare_views, view_schema
+
+# What each one reads, as its definition in views/sql says; a test holds the two together.
+VIEW_INPUTS: dict[str, tuple[str, ...]] = {
+    "node_reach": ("nodes", "node_edges", "retractions", "sessions"),
+    "node_tags": ("nodes", "node_edges", "tag_assignments"),
+    "task_bars": ("nodes", "tasks", "node_reach"),
+    "cohorts": ("nodes", "node_reach"),
+    "sft_trajectories": ("nodes", "prompt_history", "change_log", "node_reach", "node_tags", "task_bars"),
+    "dpo_pairs": ("nodes", "prompt_history", "node_reach", "node_tags"),
+    "grpo_cohorts": ("nodes", "prompt_history", "cohorts", "node_tags"),
+}
+
+@dg.multi_asset(
+    name="refresh_views",
+    specs=[
+        dg.AssetSpec(
+            name,
+            deps=sorted(VIEW_INPUTS[name]),
+            group_name="views",
+            kinds={"deltalake", "duckdb"},
+            description=view_schema(name).about,
+        )
+        for name in VIEW_ORDER
+    ],
+    can_subset=True,
+)
+def training_views(
+    context: dg.AssetExecutionContext, home: HomeResource, listener: dg.ResourceParam[Listener]
+) -> Iterator[dg.MaterializeResult]:
+    """Bring the views up to date from the change feeds of their inputs; says which way it went and why."""
+    from views.refresh import refresh
+
+    from store.delta import Tables
+
+    opened = home.open()
+    wanted = {key.to_user_string() for key in context.selected_asset_keys}
+    selected = [name for name in VIEW_ORDER if name in wanted]
+    results = refresh(opened, selected, progress=lambda said: context.log.info(said))
+    tables = Tables(opened)
+    declare_views(tables)
+    for name in selected:
+        result = results[name]
+        yield table_result(
+            tables,
+            name,
+            mode=result.mode,
+            reason=result.reason,
+            inserted=result.inserted,
+            updated=result.updated,
+            deleted=result.deleted,
+            seconds=result.seconds,
+        )
