@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli.program import Answer, Call, command
+from cli.program import Answer, Call, command, shared_options
 from store.errors import BadInput
 
 
@@ -14,6 +14,7 @@ def add_commands(app: typer.Typer) -> None:
     """Register the commands of this file."""
     command(app, "export")(export)
     train = typer.Typer(help="Train a model on an exported dataset.")
+    train.callback()(shared_options)
     command(train, "sft")(train_sft)
     app.add_typer(train, name="train")
 
@@ -36,7 +37,8 @@ def export(
         snapshot = export_view(
             home, view, directory, turns=turns, principal=principal, purpose=purpose, now=call.now, progress=progress
         )
-    content = {key: getattr(snapshot, key) for key in ("dir", "rows", "left_out", "manifest", "dataset_id")}
+    keys = ("dir", "rows", "splits", "left_out", "manifest", "dataset_id", "form")
+    content = {key: getattr(snapshot, key) for key in keys}
     return Answer(content, lambda console: _draw(console, content, f"Exported {view}"))
 
 
@@ -73,7 +75,7 @@ def _draw(console: Console, content: dict[str, Any], title: str) -> None:
     from cli.output import draw_fields, plain
 
     fields = plain(content)
-    nested = {key: fields.pop(key) for key in ("left_out", "metrics") if key in fields}
+    nested = {key: fields.pop(key) for key in ("splits", "left_out", "metrics") if key in fields}
     draw_fields(console, fields, title=title)
     for name, values in nested.items():
         if values:

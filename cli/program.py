@@ -63,6 +63,10 @@ class Call:
     debug: bool
     now: datetime
 
+    def with_options(self, home: Path | None, as_json: bool, debug: bool) -> "Call":
+        """This call with what was typed further to the right."""
+        return Call(home or self.home_path, as_json or self.as_json, debug or self.debug, self.now)
+
     def home(self) -> Home:
         """The home folder, created where it is missing: for commands that write.
 
@@ -141,7 +145,7 @@ def command(app: typer.Typer, name: str, **settings: Any) -> Callable[[Callable[
         def run_command(**arguments: Any) -> None:
             outer: Call = arguments.pop("context").obj
             home, as_json, debug = (arguments.pop(f"shared_{option}") for option in ("home", "json", "debug"))
-            call = Call(home or outer.home_path, as_json or outer.as_json, debug or outer.debug, outer.now)
+            call = outer.with_options(home, as_json, debug)
             raise typer.Exit(_answer(call, lambda: function(call, **arguments)))
 
         del run_command.__wrapped__  # typer would follow it to the function's own signature
@@ -156,10 +160,11 @@ def command(app: typer.Typer, name: str, **settings: Any) -> Callable[[Callable[
 def shared_options(
     context: typer.Context, home: HomeOption = None, as_json: JsonOption = False, debug: DebugOption = False
 ) -> None:
-    """Keep the options that were typed before the command's name; without a command, show the help."""
+    """Keep the options that were typed before a command's or a group's name; without a command, show the help."""
+    outer = context.obj if isinstance(context.obj, Call) else Call(None, False, False, datetime.now(UTC))
+    context.obj = outer.with_options(home, as_json, debug)
     if context.invoked_subcommand is None:
         print(context.get_help())
-    context.obj = Call(home, as_json, debug, datetime.now(UTC))
 
 
 def _answer(call: Call, function: Callable[[], Answer]) -> int:

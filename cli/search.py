@@ -37,22 +37,24 @@ def search(
     ] = None,
 ) -> Answer:
     """Search for faster Triton kernels; every attempt becomes a node in the tables."""
-    from kernel_search.search import resume_session, run_search
-    from transforms.ingest import ingest_ledger
-
     if (task is None) == (resume is None):
         raise WrongUse("`espalier search` takes either --task, for a new session, or --resume SESSION.")
     if (proposer == "model") != (model is not None) and resume is None:
         raise WrongUse(
             "--proposer model and --model DIR go together; `espalier models` lists the folders of trained ones."
         )
+    if task is not None:
+        _known_task(task)
+    from kernel_search.search import resume_session, run_search
+
+    from transforms.ingest import ingest_ledger
+
     home = call.home()
     with call.progress("search") as progress:
         if resume is not None:
             summary = resume_session(home, resume, workers=workers, progress=progress)
         else:
             assert task is not None
-            _known_task(task)
             summary = run_search(
                 home,
                 task=task,
