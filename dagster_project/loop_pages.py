@@ -138,7 +138,7 @@ def lines(report: Report) -> list[str]:
             f"{name}: {said['dagster/row_count']} rows in {said['directory']}"
             for name, said in report["datasets"].items()
         ),
-        f"model: {model['model_id']}, trained on {model['rows']} rows, in {model['directory']}",
+        f"model: {model['model_id']}, trained on {model['dagster/row_count']} rows, in {model['directory']}",
         f"tables: {report['places']['tables']}",
         f"database of the searches: {report['places']['ledger']}",
         "",

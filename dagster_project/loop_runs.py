@@ -54,7 +54,7 @@ def reason(result: dg.ExecuteInProcessResult) -> str:
     for event in result.all_events:
         if event.is_step_failure:
             error = event.step_failure_data.error
-            while error is not None and error.cause is not None:
+            if error is not None and error.cause is not None:  # the outermost is Dagster's own wrapper
                 error = error.cause
             message = "unknown error" if error is None else " ".join(error.message.split())
             return f"step {event.step_key}: {message}"

@@ -92,7 +92,7 @@ class Loop:
         warm_up.join()
         from training.trainable_rows import LEAST_ROWS
 
-        rows = int(self.facts["model"]["rows"])
+        rows = int(self.facts["model"]["dagster/row_count"])
         if rows < LEAST_ROWS:
             raise NotEnoughData(f"{rows} rows reached the trainer, at least {LEAST_ROWS} must; search longer.")
 

@@ -10,25 +10,16 @@ import dagster as dg
 
 from dagster_project.metadata import table_result
 from dagster_project.resources import HomeResource, Listener
+from views.definition import table_inputs
 from views.registry import VIEW_ORDER, declare_views, view_schema
 
-# What each one reads, as its definition in views/sql says; a test holds the two together.
-VIEW_INPUTS: dict[str, tuple[str, ...]] = {
-    "node_reach": ("nodes", "node_edges", "retractions", "sessions"),
-    "node_tags": ("nodes", "node_edges", "tag_assignments"),
-    "task_bars": ("nodes", "tasks", "node_reach"),
-    "cohorts": ("nodes", "node_reach"),
-    "sft_trajectories": ("nodes", "prompt_history", "change_log", "node_reach", "node_tags", "task_bars"),
-    "dpo_pairs": ("nodes", "prompt_history", "node_reach", "node_tags"),
-    "grpo_cohorts": ("nodes", "prompt_history", "cohorts", "node_tags"),
-}
 
 @dg.multi_asset(
     name="refresh_views",
     specs=[
         dg.AssetSpec(
             name,
-            deps=sorted(VIEW_INPUTS[name]),
+            deps=list(table_inputs(name)),
             group_name="views",
             kinds={"deltalake", "duckdb"},
             description=view_schema(name).about,

@@ -7,7 +7,6 @@ from dagster_project.automation import inbox_sensor, ledger_sensor
 from dagster_project.definitions import defs
 from dagster_project.resources import HomeResource
 from dagster_project.search import automated_searches_in_a_row
-from store.home import open_home
 
 LOOP = ("sft_trajectories", "dpo_pairs", "grpo_cohorts", "sft_dataset", "dpo_dataset", "grpo_dataset", "sft_model")
 
@@ -16,11 +15,6 @@ LOOP = ("sft_trajectories", "dpo_pairs", "grpo_cohorts", "sft_dataset", "dpo_dat
 def instance():
     with dg.instance_for_test() as persistent:
         yield persistent
-
-
-@pytest.fixture
-def home(tmp_path):
-    return open_home(tmp_path / "home")
 
 
 def built(instance, asset, version, **metadata):

@@ -4,20 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
+from process_watch import SLEEPER, is_alive, sleeping_processes, wait_for
 
 from dagster_project.leash import leashed
 
-# Starts a process of its own, as a trainer's data loader would, and tells both process ids.
-SLEEPER = """
-import os, subprocess, sys, time
-inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-print(os.getpid(), inner.pid, flush=True)
-time.sleep(60)
-"""
 ASKER = """
 import subprocess, sys, time
 from pathlib import Path
@@ -26,29 +18,6 @@ process = subprocess.Popen(leashed([sys.executable, "-c", sys.argv[2]], log=Path
 print(process.pid, flush=True)
 time.sleep(60)
 """
-
-
-def is_alive(process_id: int) -> bool:
-    """Whether the process runs; one that ended and was not waited for does not."""
-    try:
-        state = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-def wait_for(condition, seconds: float = 20.0):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"did not happen within {seconds} s")
-
-
-def sleeping_processes(log: Path) -> list[int]:
-    words = wait_for(lambda: log.read_text().split() if log.is_file() and log.read_text().endswith("\n") else None)
-    return [int(word) for word in words]
 
 
 def test_the_exit_status_of_the_command_is_passed_on():
