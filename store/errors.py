@@ -9,6 +9,7 @@
     ├── LedgerBusy               the search ledger is locked by someone else
     ├── VersionGone              a table version whose files were removed
     ├── CommitConflict           somebody else committed first, after all retries
+    ├── ProposerDown             whoever should propose gave no answer; the search stopped
     ├── NotEnoughData            a run that would have trained on too little
     ├── RefusedByPolicy          a principal may not use this for that purpose
     └── FlaggedByRetraction      a dataset, run or model that rests on retracted nodes
@@ -51,6 +52,10 @@ class VersionGone(PipelineError):
 
 class CommitConflict(PipelineError):
     """Somebody else committed first, and retrying did not help."""
+
+
+class ProposerDown(PipelineError):
+    """Whoever should propose gave no answer; the search stopped and wrote nothing for it."""
 
 
 class NotEnoughData(PipelineError):

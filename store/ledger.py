@@ -5,7 +5,7 @@ flows into the lakehouse through `feed`, like any other log.
 """
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -110,7 +110,7 @@ class Ledger:
         """Add a task, or change what is known of it; an equal one changes nothing.
 
         Args:
-            row: Values by the column names of `tasks`; columns that are left out are NULL.
+            row: Values by the column names of `tasks`; a column that is left out stays as it is, NULL in a new task.
 
         Raises:
             UnknownName: A key is no column of `tasks`.
@@ -192,8 +192,13 @@ class Ledger:
             self._at_point("after claim")
         return claim
 
-    def save_proposal(self, claim: Claim, sibling: int, proposal: Proposal, *, lease_seconds: float) -> Proposal:
-        """Keep a sibling's answer before it is judged; one that was kept earlier wins and is returned.
+    def save_proposals(
+        self, claim: Claim, proposals: Mapping[int, Proposal], *, lease_seconds: float
+    ) -> dict[int, Proposal]:
+        """Keep siblings' answers before they are judged, all or none; one that was kept earlier wins.
+
+        Returns:
+            What is kept now, by sibling.
 
         Raises:
             CommitConflict: The claim was taken over by another worker.
@@ -202,15 +207,16 @@ class Ledger:
         with self._writing() as connection:
             check_fence(connection, claim)
             stored = connection.execute(
-                select(table.c.content).where(table.c.claim_id == claim.claim_id, table.c.sibling == sibling)
-            ).scalar_one_or_none()
-            if stored is None:
+                select(table.c.sibling, table.c.content).where(table.c.claim_id == claim.claim_id)
+            ).all()
+            kept = {sibling: Proposal(**content) for sibling, content in stored}
+            for sibling in sorted(set(proposals) - set(kept)):
                 connection.execute(
-                    insert(table).values(claim_id=claim.claim_id, sibling=sibling, content=proposal.to_json())
+                    insert(table).values(claim_id=claim.claim_id, sibling=sibling, content=proposals[sibling].to_json())
                 )
             extend_lease(connection, claim, lease_seconds)
-        self._at_point("after proposal saved")
-        return proposal if stored is None else Proposal(**stored)
+        self._at_point("after proposals saved")
+        return {**proposals, **kept}
 
     def commit_node(
         self, claim: Claim, sibling: int, proposal: Proposal, verdict: Verdict, *, seconds: float | None = None
@@ -273,6 +279,22 @@ class Ledger:
                 select(schema.nodes).where(schema.nodes.c.session_id == session_id).order_by(schema.nodes.c.step)
             ).mappings()
             return [{column: row[column] for column in columns} for row in rows]
+
+    def node(self, node_id: str) -> dict[str, Any]:
+        """One node under the lakehouse's column names.
+
+        Raises:
+            UnknownName: There is no such node.
+        """
+        with self._reading() as connection:
+            row = (
+                connection.execute(select(schema.nodes).where(schema.nodes.c.node_id == node_id))
+                .mappings()
+                .one_or_none()
+            )
+        if row is None:
+            raise UnknownName(f"node {node_id} is not in this ledger; `nodes(session_id)` lists a session's.")
+        return {column: row[column] for column in schema.fed_columns("nodes")}
 
     def feed(self, after: int, limit: int) -> list[FeedEntry]:
         """Rows written or changed since feed number `after`, in feed order, at most `limit`.

@@ -13,21 +13,19 @@ from store.ledger_rows import NewSession, SessionState
 
 
 def put_task_row(connection: Connection, row: dict[str, Any]) -> None:
-    """Insert a task or update it where a value differs."""
+    """Insert a task, or update the columns that are given where one differs."""
     columns = schema.fed_columns("tasks")
     unknown = sorted(set(row) - set(columns))
     if unknown:
         raise UnknownName(f"tasks have no column {', '.join(unknown)}; they have {', '.join(columns)}.")
-    values: dict[str, Any] = dict.fromkeys(columns)
-    values.update(row)
     tasks = schema.tasks
     is_this_task = tasks.c.task_id == row["task_id"]
     stored = connection.execute(select(tasks).where(is_this_task)).mappings().first()
     writer = FeedWriter(connection)
     if stored is None:
-        writer.insert(tasks, values)
-    elif any(stored[column] != values[column] for column in columns):
-        connection.execute(update(tasks).where(is_this_task).values(**values, feed_seq=writer.next_number()))
+        writer.insert(tasks, {**dict.fromkeys(columns), **row})
+    elif any(stored[column] != value for column, value in row.items()):
+        connection.execute(update(tasks).where(is_this_task).values(**row, feed_seq=writer.next_number()))
 
 
 def add_session(connection: Connection, session: NewSession) -> None:
