@@ -78,7 +78,9 @@ class TrainingWorld:
         self.paths([random_edit(rng) for _ in range(count)])
 
 
-def step(node_id: str, prompt: str, answer: str, *, tags: tuple[str, ...] = (), parent_id: str | None = None) -> dict[str, Any]:
+def step(
+    node_id: str, prompt: str, answer: str, *, tags: tuple[str, ...] = (), parent_id: str | None = None
+) -> dict[str, Any]:
     """One step of a path."""
     turns = [turn("user", prompt)]
     return {
@@ -105,7 +107,7 @@ def path_row(leaf_id: str, task_id: str, steps: list[dict[str, Any]], *, tags: t
         "session_seq": 1,
         "task_id": task_id,
         "node_ids": [one["node_id"] for one in steps],
-        "messages": [part for one in steps for part in [*one["prompt"], turn("assistant", one["answer"], one["tool_calls"])]],
+        "messages": [part for one in steps for part in [*one["prompt"], turn("assistant", one["answer"])]],
         "steps": steps,
         "fitness": 0.5,
         "fitness_basis": "estimated:h100:v1",

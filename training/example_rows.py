@@ -27,9 +27,9 @@ COPIED = {
         "chosen_fitness", "rejected_fitness", "gap", "fitness_basis", "prompt_origin",
     ),
     "cohorts": (
-        "example_id", "task_id", "session_id", "parent_id", "cohort_id", "node_id", "kind", "same_prompt", "num_members",
-        "prompt", "completion", "reward", "advantage", "advantage_unscaled", "fitness_basis", "verifier", "token_ids",
-        "logprobs", "temperature", "top_p", "top_k", "model_id", "tokenizer_digest", "finish_reason",
+        "example_id", "task_id", "session_id", "parent_id", "cohort_id", "node_id", "kind", "same_prompt",
+        "num_members", "prompt", "completion", "reward", "advantage", "advantage_unscaled", "fitness_basis", "verifier",
+        "token_ids", "logprobs", "temperature", "top_p", "top_k", "model_id", "tokenizer_digest", "finish_reason",
     ),
 }  # fmt: skip
 STEP_COLUMNS = pa.schema(

@@ -28,8 +28,8 @@ class Completion:
     """One sampled answer.
 
     `token_ids` holds every sampled token, the end mark included when it was sampled; `logprobs` the natural
-    logarithm of each one's probability at the sampling temperature, to float32 precision. `text` leaves out the closing end mark
-    and nothing else: another mark inside the answer stays visible.
+    logarithm of each one's probability at the sampling temperature, to float32 precision. `text` leaves out
+    the closing end mark and nothing else: another mark inside the answer stays visible.
     """
 
     text: str

@@ -61,9 +61,7 @@ def start_run(home: Home, run: RunRow) -> None:
     _write_run(home, run, status="running", metrics=None, ended_at=None)
 
 
-def end_run(
-    home: Home, run: RunRow, *, status: str, metrics: dict[str, Any] | None, ended_at: datetime | None
-) -> None:
+def end_run(home: Home, run: RunRow, *, status: str, metrics: dict[str, Any] | None, ended_at: datetime | None) -> None:
     """Register how a run ended: done, failed or stopped."""
     _write_run(home, run, status=status, metrics=metrics, ended_at=ended_at)
 

@@ -73,7 +73,8 @@ def train_sft(
     mark_dead_runs_stopped(home)
     snapshot = open_snapshot(dataset_dir)
     _demand_usable(home, snapshot)
-    settings = read_trainer_settings(config, default="training/sft.yaml" if model is None else "training/sft_pretrained.yaml")
+    default = "training/sft.yaml" if model is None else "training/sft_pretrained.yaml"
+    settings = read_trainer_settings(config, default=default)
     run_id = new_run_id(home, "sft", (snapshot.dataset_id,), {"model": model, **settings}, now)
     target = Path(out_dir).absolute() if out_dir is not None else home.models / run_id
     if target.exists() and any(target.iterdir()):
@@ -167,7 +168,8 @@ class _Run:
 
         args = build_trainer_config(SFTConfig, self.settings, output_dir=self.work / "scratch")
         rows = self.snapshot.dataset("train")
-        initial: Path | str = self.base or make_small_model(turn_texts(rows), self.work / "scratch" / "initial", seed=args.seed)
+        own = self.work / "scratch" / "initial"
+        initial: Path | str = self.base or make_small_model(turn_texts(rows), own, seed=args.seed)
         model, tokenizer = load_pair(str(initial), AutoModelForCausalLM, AutoTokenizer)
         self.say(f"preparing {len(rows)} rows")
         fitting = trainable_rows(rows, tokenizer, max_length=args.max_length)

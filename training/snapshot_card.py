@@ -5,12 +5,18 @@ from typing import Any
 import yaml
 
 COLUMN_NOTES = {
-    "step": "`prompt` and `completion` are TRL's conversational prompt-completion columns: one answer per node, each node once.",
+    "step": (
+        "`prompt` and `completion` are TRL's conversational prompt-completion columns: one answer per node, each "
+        "node once."
+    ),
     "path": "`messages` is TRL's conversational column: a whole path from its first node to its leaf.",
-    "pairs": "`prompt`, `chosen` and `rejected` are TRL's conversational preference columns; `gap` is the difference in fitness.",
+    "pairs": (
+        "`prompt`, `chosen` and `rejected` are TRL's conversational preference columns; `gap` is the difference in "
+        "fitness."
+    ),
     "cohorts": (
-        "`prompt` is TRL's column; `completion`, `reward` and `advantage` are what was sampled and how it scored within "
-        "its `cohort_id`. Only cohorts with `same_prompt` train as one group."
+        "`prompt` is TRL's column; `completion`, `reward` and `advantage` are what was sampled and how it scored "
+        "within its `cohort_id`. Only cohorts with `same_prompt` train as one group."
     ),
 }
 TRAINERS = {"step": "SFTTrainer", "path": "SFTTrainer", "pairs": "DPOTrainer", "cohorts": "GRPOTrainer"}
@@ -36,8 +42,8 @@ def card_text(manifest: dict[str, Any], *, dataset_id: str) -> str:
         "---\n" + yaml.safe_dump(header, sort_keys=False, allow_unicode=True) + "---",
         f"# {manifest['view']} ({manifest['form']})",
         f"Snapshot `{dataset_id}` of `{manifest['view']}` at version {manifest['view_version']}, made for "
-        f"{manifest['policy']['principal']} to {manifest['policy']['purpose']}. It never changes: `manifest.json` holds "
-        "the digest of every file and the version of every input.",
+        f"{manifest['policy']['principal']} to {manifest['policy']['purpose']}. It never changes: `manifest.json` "
+        "holds the digest of every file and the version of every input.",
         COLUMN_NOTES[manifest["form"]],
         _loading(manifest["form"]),
         _numbers(manifest),
@@ -73,7 +79,8 @@ def _left_out(manifest: dict[str, Any]) -> str:
 
 def _scores(manifest: dict[str, Any]) -> str:
     bases = manifest["fitness_bases"]
-    text = "## Scores\n\nFitness is higher-is-better; its basis: " + (", ".join(f"`{basis}`" for basis in bases) or "unknown") + "."
+    named = ", ".join(f"`{basis}`" for basis in bases) or "unknown"
+    text = f"## Scores\n\nFitness is higher-is-better; its basis: {named}."
     if any(basis.startswith("estimated") for basis in bases):
         text += " **Estimated scores are a model's estimate: nothing was run on a GPU.**"
     return text
@@ -83,6 +90,6 @@ def _rights(manifest: dict[str, Any]) -> str:
     tags = ", ".join(f"`{tag}`" for tag in manifest["tags"]) or "none"
     retracted = ", ".join(f"`{one}`" for one in manifest["retractions"]) or "none"
     return (
-        f"## Right to use\n\nTags of its content: {tags}. Retractions already taken into account: {retracted}. Before you "
-        "train on it again later, check that no newer retraction reached it; `espalier train` does."
+        f"## Right to use\n\nTags of its content: {tags}. Retractions already taken into account: {retracted}. Before "
+        "you train on it again later, check that no newer retraction reached it; `espalier train` does."
     )

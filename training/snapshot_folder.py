@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,8 @@ def open_snapshot(directory: Path | str) -> SnapshotFolder:
         shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
-            f"{folder} is no exported snapshot ({MANIFEST_FILE} cannot be read); make one with `espalier export VIEW DIR`."
+            f"{folder} is no exported snapshot ({MANIFEST_FILE} cannot be read); make one with "
+            "`espalier export VIEW DIR`."
         ) from error
     for shard in shards:
         file = folder / shard["path"]
@@ -110,8 +112,9 @@ def demand_not_flagged(home: Home, snapshot: SnapshotFolder) -> None:
                 retractions.update(hits)
     if flagged:
         raise FlaggedByRetraction(
-            f"{snapshot.directory}: {len(flagged)} of {snapshot.manifest['rows']} examples rest on nodes retracted since "
-            f"by {', '.join(sorted(retractions)[:3])} (first: {sorted(flagged)[0]}); refresh, export again and train on that."
+            f"{snapshot.directory}: {len(flagged)} of {snapshot.manifest['rows']} examples rest on nodes retracted "
+            f"since by {', '.join(sorted(retractions)[:3])} (first: {sorted(flagged)[0]}); refresh, export again and "
+            "train on that."
         )
 
 
@@ -126,9 +129,9 @@ def newly_reached(home: Home, since_version: int | None) -> dict[str, str]:
     declare_views(tables)
     columns = ["retraction_id", "node_id"]
     now = tables.read("node_reach", columns=columns).to_pylist()
-    try:
-        before = tables.read("node_reach", version=since_version, columns=columns).to_pylist() if since_version is not None else []
-    except VersionGone:
-        before = []
+    before: list[dict[str, str]] = []
+    if since_version is not None:
+        with suppress(VersionGone):
+            before = tables.read("node_reach", version=since_version, columns=columns).to_pylist()
     known = {(row["retraction_id"], row["node_id"]) for row in before}
     return {row["node_id"]: row["retraction_id"] for row in now if (row["retraction_id"], row["node_id"]) not in known}

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lineage.policy import Policy, read_policy
 from store.delta import Tables
-from store.errors import BadInput, FlaggedByRetraction, HomeNotUsable, WrongUse
+from store.errors import BadInput, FlaggedByRetraction, HomeNotUsable, NotEnoughData, WrongUse
 from store.home import Home
 from store.ids import canonical_json, sha256_text, stable_id
 from store.settings import read_settings
@@ -78,6 +78,7 @@ def export_view(
         UnknownName: The view was never built.
         VersionGone: That version cannot be read any more.
         RefusedByPolicy: The policy refuses this principal or purpose outright.
+        NotEnoughData: The view has no row, or every row is left out; no folder is made.
         FlaggedByRetraction: The version holds nodes that a retraction has reached since.
     """
     say = progress or (lambda text: None)
@@ -94,6 +95,7 @@ def export_view(
     examples = examples_of(
         rows, form, policy, principal=principal, purpose=purpose, tell=lambda done: say(f"{done} rows checked")
     )
+    _demand_rows(examples, view, pinned)
     request = {"principal": principal, "purpose": purpose, "digest": policy.digest}
     snapshot = _write(Path(directory).absolute(), view, pinned, examples, request, tables, say)
     _register(home, tables, view, pinned, examples, snapshot, request, now)
@@ -122,9 +124,7 @@ def _pin(tables: Tables, view: str, version: int | None) -> _Pinned:
     )
 
 
-def _demand_purpose(
-    tables: Tables, policy: Policy, view: str, principal: str, purpose: str, now: datetime
-) -> None:
+def _demand_purpose(tables: Tables, policy: Policy, view: str, principal: str, purpose: str, now: datetime) -> None:
     """Refuse a principal or purpose outright, and write down that it was asked."""
     decision = policy.check(principal, purpose, ())
     if not decision.allowed:
@@ -133,7 +133,7 @@ def _demand_purpose(
 
 
 def _demand_current(home: Home, tables: Tables, view: str, pinned: _Pinned, rows: pa.Table) -> None:
-    """Refuse rows that a retraction or a tag reached after they were made: law 3 holds for exports of old versions too."""
+    """Refuse rows that a retraction reached after they were made: law 3 holds for old versions too."""
     reached = newly_reached(home, pinned.inputs.get("node_reach"))
     if reached:
         sources = {node_id for source in rows["source_node_ids"].to_pylist() for node_id in source}
@@ -143,6 +143,15 @@ def _demand_current(home: Home, tables: Tables, view: str, pinned: _Pinned, rows
                 f"{view}@{pinned.version} holds {len(hits)} nodes retracted since it was built (first: {hits[0]}, by "
                 f"{reached[hits[0]]}); run `espalier refresh` and export the latest version."
             )
+
+
+def _demand_rows(examples: Examples, view: str, pinned: _Pinned) -> None:
+    if not examples.rows:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "nothing left out"
+        raise NotEnoughData(
+            f"{view}@{pinned.version} gives no row to export ({reasons}), and `load_dataset` cannot read a dataset "
+            "without rows; search or ingest more, then refresh."
+        )
 
 
 def _write(
@@ -169,7 +178,9 @@ def _write(
         (partial / "README.md").write_text(card_text(manifest, dataset_id=dataset_id), encoding="utf-8")
         _move_into_place(partial, directory, dataset_id)
     except OSError as error:
-        raise HomeNotUsable(f"{error.filename or directory} cannot be written ({error.strerror or error}); name another DIR.") from error
+        raise HomeNotUsable(
+            f"{error.filename or directory} cannot be written ({error.strerror or error}); name another DIR."
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Snapshot(

@@ -28,7 +28,9 @@ def read_trainer_settings(path: Path | str | None, *, default: str) -> dict[str,
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except OSError as error:
-        raise BadSetting(f"trainer settings {file} cannot be read ({error.strerror}); name a file with --config.") from error
+        raise BadSetting(
+            f"trainer settings {file} cannot be read ({error.strerror}); name a file with --config."
+        ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadSetting(f"trainer settings {file} are no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
@@ -47,7 +49,9 @@ def build_trainer_config(config_class: type[ConfigType], settings: dict[str, Any
         if key in CHOSEN_BY_THE_RUN:
             raise BadSetting(f"trainer setting {key!r} is chosen by the run; take it out.")
         if key not in known:
-            raise BadSetting(f"trainer setting {key!r} is unknown to {config_class.__name__}; it has {', '.join(known)}.")
+            raise BadSetting(
+                f"trainer setting {key!r} is unknown to {config_class.__name__}; it has {', '.join(known)}."
+            )
     try:
         with expected_warnings_hidden():
             return config_class(output_dir=str(output_dir), **settings)
