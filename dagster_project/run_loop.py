@@ -23,6 +23,7 @@ from store.home import Home, open_home
 
 if TYPE_CHECKING:
     import dagster as dg
+
     from kernel_search.judge import Judge
 
 STAGES = (

@@ -1,7 +1,12 @@
 """Turns rules into Dagster checks that Great Expectations runs: one check per rule, one frame per group of rules."""
 
+import os
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -64,12 +69,7 @@ def judge_frame(frame: "pd.DataFrame", rules: Sequence[Rule]) -> list[tuple[Rule
     Raises:
         RuntimeError: Great Expectations could not evaluate a rule, which is never a pass.
     """
-    import os
-
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    import great_expectations as gx
-    import great_expectations.expectations as expectations
-
+    gx = _great_expectations()
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     batch = (
@@ -80,11 +80,37 @@ def judge_frame(frame: "pd.DataFrame", rules: Sequence[Rule]) -> list[tuple[Rule
     )
     judged = []
     for rule in rules:
-        result = batch.validate(getattr(expectations, rule.expectation)(**rule.arguments))
+        result = batch.validate(getattr(gx.expectations, rule.expectation)(**rule.arguments))
         if (error := _raised(result.exception_info)) is not None:
             raise RuntimeError(f"check {rule.name} could not be evaluated: {error}")
         judged.append((rule, bool(result.success), _said(len(frame), result.result)))
     return judged
+
+
+def _great_expectations() -> ModuleType:
+    """The library, loaded on first use: no telemetry, no Spark, and quiet about the deprecated modules it imports.
+
+    It tries to import PySpark, which our frames never need. PySpark's Connect client takes a process whose main module
+    is no file for a doctest run and *ends* it with status 0; the processes in which Dagster runs a job are of that kind.
+    """
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    with _hidden("pyspark", "pyspark.sql.connect"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import great_expectations
+        import great_expectations.expectations
+    return great_expectations
+
+
+@contextmanager
+def _hidden(*modules: str) -> Iterator[None]:
+    """While the block runs, importing these modules fails as if they were not installed; loaded ones stay."""
+    hidden = [name for name in modules if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # None is how Python marks a module that cannot be imported
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def _raised(info: Mapping[str, Any] | None) -> str | None:

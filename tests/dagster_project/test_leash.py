@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from process_watch import SLEEPER, is_alive, sleeping_processes, wait_for
 
 from dagster_project.leash import leashed
+from process_watch import SLEEPER, is_alive, sleeping_processes, wait_for
 
 ASKER = """
 import subprocess, sys, time

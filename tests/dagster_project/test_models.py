@@ -8,9 +8,9 @@ import time
 
 import dagster as dg
 import pytest
-from process_watch import SLEEPER, is_alive, sleeping_processes, wait_for
 
 from dagster_project.models import followed, run_leashed
+from process_watch import SLEEPER, is_alive, sleeping_processes, wait_for
 from store.errors import PipelineError
 
 # A run of its own, as Dagster's run worker is: one asset whose child sleeps.
