@@ -90,8 +90,8 @@ def judge_frame(frame: "pd.DataFrame", rules: Sequence[Rule]) -> list[tuple[Rule
 def _great_expectations() -> ModuleType:
     """The library, loaded on first use: no telemetry, no Spark, and quiet about the deprecated modules it imports.
 
-    It tries to import PySpark, which our frames never need. PySpark's Connect client takes a process whose main module
-    is no file for a doctest run and *ends* it with status 0; the processes in which Dagster runs a job are of that kind.
+    It tries to import PySpark, which our frames never need. PySpark's Connect client takes a process whose main
+    module is no file for a doctest run and *ends* it with status 0; the processes that Dagster runs jobs in are such.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with _hidden("pyspark", "pyspark.sql.connect"), warnings.catch_warnings():
