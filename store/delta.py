@@ -113,6 +113,15 @@ class Tables:
         """`userMetadata` of the latest commit; {} before the first."""
         return user_metadata(self.open(name).history(1)[0]) if self.exists(name) else {}
 
+    def latest(self, name: str) -> tuple[int, dict[str, Any]]:
+        """The latest version and the `userMetadata` of its commit, read from one handle.
+
+        Raises:
+            UnknownName: The table was never created.
+        """
+        table = self.open(name)
+        return table.version(), user_metadata(table.history(1)[0])
+
     def history(self, name: str) -> list[dict[str, Any]]:
         """Every commit, newest first: version, timestamp (ms), operation, metadata, metrics."""
         commits = []

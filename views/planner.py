@@ -1,0 +1,149 @@
+"""How a view will be refreshed, and why: not at all, from the feeds, or in full."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.delta import LostRace, Tables
+from store.errors import VersionGone
+from views.definition import WALKED, load_definition, table_inputs, view_digest
+from views.engine import EVERYTHING, Engine, Scope
+from views.feeds import Feeds
+from views.reach_walk import ReachChanges, reach_changes
+from views.settings import ViewSettings
+from views.tag_walk import TagChanges, tag_changes
+from views.touched import touched_sessions, touched_tasks
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """A view as its latest commit left it; version None: not built."""
+
+    version: int | None
+    metadata: dict[str, Any]
+
+    @property
+    def watermarks(self) -> dict[str, int | None] | None:
+        """Input versions that its rows stand for; None before the first refresh."""
+        return self.metadata.get("watermarks")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a refresh of one view does.
+
+    `changed_keys` counts the sessions, tasks, or moved nodes and edges that are computed again; None is all.
+    """
+
+    name: str
+    mode: str  # full | incremental | none
+    reason: str
+    changed_keys: int | None
+    input_versions: dict[str, int | None]
+    digest: str
+    state: ViewState
+    scope: Scope = EVERYTHING
+    moved: TagChanges | ReachChanges | None = field(default=None, repr=False)
+
+
+class Planner:
+    """Plans refreshes against one vector of pinned versions."""
+
+    def __init__(self, tables: Tables, pins: dict[str, int | None], settings: ViewSettings, engine: Engine) -> None:
+        self.tables = tables
+        self.pins = pins
+        self.settings = settings
+        self.engine = engine
+        self.feeds = Feeds(tables, pins)
+
+    def state(self, name: str) -> ViewState:
+        """The view's latest version and what its commit says."""
+        if not self.tables.exists(name):
+            return ViewState(None, {})
+        version, metadata = self.tables.latest(name)
+        return ViewState(version, metadata)
+
+    def plan(self, name: str, *, full: bool = False) -> Plan:
+        """Decide how to refresh a view.
+
+        Raises:
+            LostRace: Another refresh built it from newer inputs than ours; pin again.
+        """
+        state = self.state(name)
+        self.pins[name] = state.version  # the rows that a walk stands on are those it is compared with
+        digest = view_digest(name, self.settings)
+        versions = {table: self.pins[table] for table in table_inputs(name)}
+        watermarks = state.watermarks
+        if watermarks is None:
+            return Plan(name, "full", "first build", None, versions, digest, state)
+        if state.metadata.get("view_digest") != digest:
+            return Plan(name, "full", "its definition or parameters changed", None, versions, digest, state)
+        replaced = self._replaced(name, watermarks, versions)
+        if full:
+            return Plan(name, "full", "asked for in full", None, versions, digest, state)
+        if replaced is not None:
+            return Plan(name, "full", replaced, None, versions, digest, state)
+        if watermarks == versions:
+            return Plan(name, "none", "inputs unchanged", 0, versions, digest, state)
+        try:
+            return self._incremental(name, watermarks, versions, digest, state)
+        except VersionGone as error:
+            return Plan(name, "full", f"a feed cannot be read: {error}", None, versions, digest, state)
+
+    def _replaced(self, name: str, watermarks: dict[str, int | None], versions: dict[str, int | None]) -> str | None:
+        """Why the feeds cannot tell what changed, where an input lies behind the watermark."""
+        if watermarks.keys() != versions.keys():
+            return "its inputs are others than before"
+        for table, seen in watermarks.items():
+            pinned = versions[table]
+            if seen is None or (pinned is not None and pinned >= seen):
+                continue
+            latest = self.tables.version(table)
+            if latest is not None and latest >= seen:
+                raise LostRace(f"{name} was refreshed from {table}@{seen}, pinned at {pinned}")
+            return f"{table} was replaced: it is at version {latest}, seen at {seen}"
+        return None
+
+    def _incremental(
+        self,
+        name: str,
+        watermarks: dict[str, int | None],
+        versions: dict[str, int | None],
+        digest: str,
+        state: ViewState,
+    ) -> Plan:
+        moved_inputs = ", ".join(
+            f"{table} {'-' if watermarks[table] is None else watermarks[table]} to {versions[table]}"
+            for table in versions
+            if watermarks[table] != versions[table]
+        )
+        if name in WALKED:
+            moved = (
+                tag_changes(self.feeds, watermarks)
+                if name == "node_tags"
+                else reach_changes(self.feeds, watermarks, self.engine)
+            )
+            reason = f"{moved.num_keys} nodes, edges and rows moved ({moved_inputs})"
+            return Plan(name, "incremental", reason, moved.num_keys, versions, digest, state, moved=moved)
+        if load_definition(name).maintained_by == "task_id":
+            tasks = touched_tasks(self.engine, self.feeds, watermarks)
+            num_keys, scope, noun = len(tasks), Scope(task_ids=frozenset(tasks)), "tasks"
+        else:
+            sessions = touched_sessions(self.engine, self.feeds, name, watermarks)
+            num_keys, scope, noun = len(sessions), Scope(session_seqs=frozenset(sessions)), "sessions"
+        cheaper = self._cheaper_in_full(scope)
+        if cheaper is not None:
+            return Plan(name, "full", f"cheaper in full: {cheaper}", None, versions, digest, state)
+        reason = f"{num_keys} {noun} touched ({moved_inputs})"
+        return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope)
+
+    def _cheaper_in_full(self, scope: Scope) -> str | None:
+        """The rule of conf/views.yaml: in full when nearly all nodes of a big table are touched anyway."""
+        nodes = self.engine.scan("nodes")
+        if self.pins["nodes"] is None:
+            return None
+        touched, total = self.engine.run(f"select count(*) filter (where {scope.condition()}), count(*) from {nodes}")[
+            0
+        ]
+        if total >= self.settings.full_from_nodes and touched > self.settings.full_share * total:
+            return f"{touched} of {total} nodes are touched"
+        return None
