@@ -15,8 +15,8 @@ from store import ledger_schema as schema
 from store.errors import BadInput, UnknownName
 from store.home import Home
 from store.ids import stable_id
-from store.ledger_claims import extend_lease, frontier_rows, take_claim
-from store.ledger_commit import check_fence, commit_attempt
+from store.ledger_claims import frontier_rows, take_claim
+from store.ledger_commit import check_fence, commit_attempt, extend_lease
 from store.ledger_connection import connect, database_clock, transaction
 from store.ledger_rows import (
     Chooser,
@@ -192,10 +192,10 @@ class Ledger:
             self._at_point("after claim")
         return claim
 
-    def save_proposals(
-        self, claim: Claim, proposals: Mapping[int, Proposal], *, lease_seconds: float
-    ) -> dict[int, Proposal]:
+    def save_proposals(self, claim: Claim, proposals: Mapping[int, Proposal]) -> dict[int, Proposal]:
         """Keep siblings' answers before they are judged, all or none; one that was kept earlier wins.
+
+        This, like every commit, starts the lease anew.
 
         Returns:
             What is kept now, by sibling.
@@ -214,7 +214,7 @@ class Ledger:
                 connection.execute(
                     insert(table).values(claim_id=claim.claim_id, sibling=sibling, content=proposals[sibling].to_json())
                 )
-            extend_lease(connection, claim, lease_seconds)
+            extend_lease(connection, claim)
         self._at_point("after proposals saved")
         return {**proposals, **kept}
 
@@ -235,16 +235,6 @@ class Ledger:
             self._at_point("mid-commit")
         self._at_point("after commit")
         return committed
-
-    def heartbeat(self, claim: Claim, *, lease_seconds: float) -> None:
-        """Say that the claim is still being worked on.
-
-        Raises:
-            CommitConflict: The claim was taken over by another worker.
-        """
-        with self._writing() as connection:
-            check_fence(connection, claim)
-            extend_lease(connection, claim, lease_seconds)
 
     def release(self, session_id: str, workers: Iterable[str]) -> int:
         """End the leases of workers that are gone, so that their claims can be taken at once; returns how many."""
@@ -295,6 +285,15 @@ class Ledger:
         if row is None:
             raise UnknownName(f"node {node_id} is not in this ledger; `nodes(session_id)` lists a session's.")
         return {column: row[column] for column in schema.fed_columns("nodes")}
+
+    def claims(self, session_id: str) -> list[dict[str, Any]]:
+        """A session's claims by ordinal, with the numbers that its policy weighed."""
+        table = schema.claims
+        with self._reading() as connection:
+            rows = connection.execute(
+                select(table).where(table.c.session_id == session_id).order_by(table.c.ordinal)
+            ).mappings()
+            return [dict(row) for row in rows]
 
     def feed(self, after: int, limit: int) -> list[FeedEntry]:
         """Rows written or changed since feed number `after`, in feed order, at most `limit`.

@@ -34,7 +34,7 @@ def take_claim(
         return None
     expired = _retake_expired(connection, session_id, worker_id=worker_id, lease_seconds=lease_seconds)
     if expired is not None:
-        return _read_claim(connection, expired)
+        return _read_claim(connection, expired, lease_seconds)
     if session["next_ordinal"] == 0:
         values = _root_values()
     else:
@@ -67,7 +67,7 @@ def take_claim(
         .where(sessions.c.session_id == session_id)
         .values(next_ordinal=ordinal + 1, attempts_reserved=sessions.c.attempts_reserved + spent)
     )
-    return _read_claim(connection, claim_id)
+    return _read_claim(connection, claim_id, lease_seconds)
 
 
 def frontier_rows(connection: Connection, session_id: str) -> list[FrontierRow]:
@@ -96,16 +96,6 @@ def frontier_rows(connection: Connection, session_id: str) -> list[FrontierRow]:
         .order_by(nodes.c.step)
     ).mappings()
     return [FrontierRow(**row) for row in rows]
-
-
-def extend_lease(connection: Connection, claim: Claim, lease_seconds: float) -> None:
-    """Move the end of a claim's lease to `lease_seconds` from now, by the database's clock."""
-    now = database_clock(connection)
-    connection.execute(
-        update(schema.claims)
-        .where(schema.claims.c.claim_id == claim.claim_id)
-        .values(lease_until=now + lease_seconds, heartbeat_at=now)
-    )
 
 
 def _root_values() -> dict[str, Any]:
@@ -176,7 +166,7 @@ def _retake_expired(connection: Connection, session_id: str, *, worker_id: str, 
     return str(claim_id)
 
 
-def _read_claim(connection: Connection, claim_id: str) -> Claim:
+def _read_claim(connection: Connection, claim_id: str, lease_seconds: float) -> Claim:
     claims, proposals, nodes = schema.claims, schema.proposals, schema.nodes
     row = connection.execute(select(claims).where(claims.c.claim_id == claim_id)).mappings().one()
     saved = connection.execute(
@@ -200,6 +190,7 @@ def _read_claim(connection: Connection, claim_id: str) -> Claim:
         seed=row["seed"],
         fence=row["fence"],
         tries=row["tries"],
+        lease_seconds=lease_seconds,
         selected_step=row["selected_step"],
         proposals={sibling: Proposal(**content) for sibling, content in saved},
         committed=frozenset(committed),

@@ -237,15 +237,24 @@ def _turn_row(node: dict[str, Any], position: int, turn: Message) -> dict[str, A
 
 def _settle_claim(connection: Connection, claim: Claim) -> None:
     claims = schema.claims
+    extend_lease(connection, claim)
     connection.execute(
-        update(claims)
-        .where(claims.c.claim_id == claim.claim_id)
-        .values(num_committed=claims.c.num_committed + 1, heartbeat_at=database_clock(connection))
+        update(claims).where(claims.c.claim_id == claim.claim_id).values(num_committed=claims.c.num_committed + 1)
     )
     connection.execute(
         update(claims)
         .where(claims.c.claim_id == claim.claim_id, claims.c.num_committed >= claims.c.group_size)
         .values(state="done")
+    )
+
+
+def extend_lease(connection: Connection, claim: Claim) -> None:
+    """Move the end of a claim's lease to its full length from now, by the database's clock."""
+    now = database_clock(connection)
+    connection.execute(
+        update(schema.claims)
+        .where(schema.claims.c.claim_id == claim.claim_id)
+        .values(lease_until=now + claim.lease_seconds, heartbeat_at=now)
     )
 
 

@@ -125,6 +125,7 @@ class Claim:
     seed: int
     fence: int
     tries: int
+    lease_seconds: float
     selected_step: int | None
     proposals: dict[int, Proposal] = field(default_factory=dict)
     committed: frozenset[int] = frozenset()

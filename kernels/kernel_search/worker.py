@@ -84,8 +84,6 @@ class Worker:
             if self.progress is not None:
                 state = self.ledger.session(self.session_id)
                 self.progress(state.attempts_settled, state.attempts_limit)
-            if sibling != open_siblings[-1]:
-                self.ledger.heartbeat(claim, lease_seconds=self.settings.lease_seconds)
 
     def _seed(self) -> dict[int, Proposal]:
         seed = Proposal(answer=None, artifact=self.task.seed_source, failure_class=None, operator="seed")
@@ -117,7 +115,7 @@ class Worker:
                 seconds=seconds,
                 cost=answer.cost,
             )
-        saved = self.ledger.save_proposals(claim, new, lease_seconds=self.settings.lease_seconds)
+        saved = self.ledger.save_proposals(claim, new)
         return proposals | saved
 
     def _own_fault(self, proposal: Proposal) -> Verdict:

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from ledger_world import LEASE, answer, claim_from, commit_root, start, values_of, verdict
+from ledger_world import answer, claim_from, commit_root, start, values_of, verdict
 from store.errors import BadInput, CommitConflict, HomeNotUsable, LedgerBusy, UnknownName
 from store.home import open_home
 from store.ids import message_digest, stable_id
@@ -156,14 +156,14 @@ def test_an_expired_claim_keeps_ordinal_and_proposals_and_locks_out_its_first_wo
     start(ledger)
     commit_root(ledger, "s1")
     zombie = claim_from(ledger, "s1", lease_seconds=-1.0)
-    saved = ledger.save_proposals(zombie, {0: answer("a")}, lease_seconds=-1.0)
+    saved = ledger.save_proposals(zombie, {0: answer("a")})
     heir = claim_from(ledger, "s1", worker_id="w2")
     assert (heir.ordinal, heir.tries, heir.fence, heir.prompt) == (zombie.ordinal, 2, 2, zombie.prompt)
     assert heir.proposals == saved == {0: answer("a")}
     with pytest.raises(CommitConflict, match="taken over by w2"):
         ledger.commit_node(zombie, 0, saved[0], verdict(0.1, 0.6))
     with pytest.raises(CommitConflict, match="fence 2, ours was 1"):
-        ledger.save_proposals(zombie, {1: answer("b")}, lease_seconds=LEASE)
+        ledger.save_proposals(zombie, {1: answer("b")})
     assert ledger.session("s1").next_step == 1
 
 
@@ -171,8 +171,8 @@ def test_a_proposal_that_was_saved_is_never_replaced(ledger):
     start(ledger)
     commit_root(ledger, "s1")
     claim = claim_from(ledger, "s1")
-    ledger.save_proposals(claim, {0: answer("paid for")}, lease_seconds=LEASE)
-    kept = ledger.save_proposals(claim, {0: answer("again"), 1: answer("new")}, lease_seconds=LEASE)
+    ledger.save_proposals(claim, {0: answer("paid for")})
+    kept = ledger.save_proposals(claim, {0: answer("again"), 1: answer("new")})
     assert kept == {0: answer("paid for"), 1: answer("new")}
 
 
