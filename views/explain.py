@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from store.delta import Tables
 from store.home import Home
 from views.definition import table_inputs
 from views.refresh import Chain, with_inputs
@@ -31,7 +32,7 @@ def explain(home: Home, name: str) -> Explanation:
         LostRace: A refresh is running at this moment.
     """
     order = with_inputs([name])
-    chain = Chain(home, order)
+    chain = Chain(Tables(home), order)
     try:
         plans = {view: chain.planner.plan(view) for view in order}
     finally:

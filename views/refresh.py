@@ -14,7 +14,6 @@ import pyarrow as pa
 from store.delta import CHANGE, Commit, Tables, plan_again_until_committed
 from store.errors import UnknownName
 from store.home import Home
-from store.row_counts import count_rows
 from views.definition import WALKED, table_inputs
 from views.engine import Engine
 from views.planner import Plan, Planner
@@ -91,7 +90,7 @@ def refresh(
     results: dict[str, RefreshResult] = {}
 
     def attempt() -> dict[str, RefreshResult]:
-        chain = Chain(home, order)
+        chain = Chain(Tables(home), order)
         try:
             for name in order:
                 if progress is not None:
@@ -114,8 +113,8 @@ def _was_full(result: RefreshResult | None) -> bool:
 class Chain:
     """One pass over views in order of dependency, on one vector of pinned input versions."""
 
-    def __init__(self, home: Home, order: Iterable[str]) -> None:
-        self.tables = Tables(home)
+    def __init__(self, tables: Tables, order: Iterable[str]) -> None:
+        self.tables = tables
         declare_views(self.tables)
         self.settings = read_view_settings()
         self.pins = pin_versions(self.tables, order)
@@ -148,7 +147,7 @@ class Chain:
             inserted=commit.inserted,
             updated=commit.updated,
             deleted=commit.deleted,
-            rows=count_rows(self.tables, name, version=commit.version),
+            rows=self.engine.run(f"select count(*) from {self.engine.scan(name)}")[0][0],
             version=commit.version,
             seconds=round(time.perf_counter() - started, 3),
         )
