@@ -101,15 +101,19 @@ def _plain_row(ancestor: Any) -> dict[str, Any]:
 
 
 def _draw_node(console: Console, content: dict[str, Any]) -> None:
-    from cli.output import ESTIMATE_HEADING, draw_fields
+    from cli.output import draw_fields, draw_metrics
 
     row = content["node"]
     estimated = str(row["fitness_basis"] or "").startswith("estimated")
     draw_fields(console, {key: row[key] for key in SHOWN_FIELDS if row[key] is not None}, title="Node")
-    for name in ("metrics", "evidence"):
-        if row[name]:
-            heading = f"{name} ({ESTIMATE_HEADING})" if name == "metrics" and estimated else name
-            draw_fields(console, json.loads(row[name]), title=f"\n{heading}")
+    if row["metrics"]:
+        numbers = json.loads(row["metrics"])
+        if estimated:
+            draw_metrics(console, numbers)
+        else:
+            draw_fields(console, numbers, title="\nmetrics")
+    if row["evidence"]:
+        _draw_evidence(console, json.loads(row["evidence"]))
     for message in content["messages"]:
         console.print(f"\n[{message['role']}]", style="bold")
         console.print(message["content"] or "")
@@ -122,3 +126,14 @@ def _draw_node(console: Console, content: dict[str, Any]) -> None:
     for line in content["difference"]:
         added, removed = line.startswith("+"), line.startswith("-")
         console.print(line, style="green" if added else "red" if removed else None)
+
+
+def _draw_evidence(console: Console, evidence: dict[str, Any]) -> None:
+    from cli.output import draw_fields, draw_table
+
+    checks = evidence.pop("checks", None) or []
+    if checks:
+        rows = [(check["name"], check["passed"], check["detail"]) for check in checks]
+        draw_table(console, ["check", "passed", "detail"], rows, title="\nchecks", characters=300)
+    if evidence:
+        draw_fields(console, evidence, title="\nevidence")

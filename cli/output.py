@@ -99,21 +99,41 @@ def draw_table(
 ) -> None:
     """Print rows under headers; numbers stand to the right."""
     listed = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    _draw_title(console, title)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for position, header in enumerate(headers):
         values = [row[position] for row in listed if row[position] is not None]
-        is_number = bool(values) and all(isinstance(value, int | float | Decimal) for value in values)
+        is_number = bool(values) and not any(
+            isinstance(value, bool) or not isinstance(value, int | float | Decimal) for value in values
+        )
         table.add_column(header, justify="right" if is_number else "left", overflow="fold")
     for row in listed:
         table.add_row(*(Text(cell(value, characters=characters)) for value in row))
     console.print(table)
 
 
+def _draw_title(console: Console, title: str | None) -> None:
+    if title is not None:
+        console.print(title, style="bold")
+
+
 def draw_fields(console: Console, fields: Mapping[str, Any], *, title: str | None = None) -> None:
     """Print names and values, one a line."""
-    table = Table(box=None, show_header=False, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    _draw_title(console, title)
+    table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields.items():
         table.add_row(Text(name), Text(cell(value, characters=400)))
     console.print(table)
+
+
+def draw_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
+    """Print a judge's numbers under their heading; lists of objects, such as launches, one block each."""
+    blocks = {name: value for name, value in metrics.items() if isinstance(value, list) and value}
+    numbers = {name: value for name, value in metrics.items() if name not in blocks}
+    draw_fields(console, numbers, title=f"Numbers ({ESTIMATE_HEADING})")
+    for name, block in blocks.items():
+        for position, item in enumerate(block, start=1):
+            fields = item if isinstance(item, Mapping) else {"": item}
+            draw_fields(console, fields, title=f"\n{name} {position} of {len(block)} ({ESTIMATE_HEADING})")

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from cli.program import ANSWER_IS_NO, DONE, FAILED, Answer, Call, command
-from store.errors import BadInput, UnknownName, WrongUse
+from store.errors import BadInput, WrongUse
 
 VERDICT = ("verdict", "failure_class", "checks", "metrics", "fitness", "reward", "fitness_basis", "environment_digest")
 
@@ -37,6 +37,8 @@ def search(
     ] = None,
 ) -> Answer:
     """Search for faster Triton kernels; every attempt becomes a node in the tables."""
+    from kernel_search.tasks import kernel_task
+
     if (task is None) == (resume is None):
         raise WrongUse("`espalier search` takes either --task, for a new session, or --resume SESSION.")
     if (proposer == "model") != (model is not None) and resume is None:
@@ -44,9 +46,8 @@ def search(
             "--proposer model and --model DIR go together; `espalier models` lists the folders of trained ones."
         )
     if task is not None:
-        _known_task(task)
+        kernel_task(task)
     from kernel_search.search import resume_session, run_search
-
     from transforms.ingest import ingest_ledger
 
     home = call.home()
@@ -82,7 +83,9 @@ def judge(
     seed: Annotated[int, typer.Option("--seed", help="Seed of the inputs.")] = 0,
 ) -> Answer:
     """Judge one candidate kernel: compiled, run in the interpreter against a reference, estimated."""
-    kernel_task = _known_task(task)
+    from kernel_search.tasks import kernel_task
+
+    the_task = kernel_task(task)
     try:
         source = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -91,7 +94,7 @@ def judge(
     from kernel_search.judge import Judge
 
     with call.progress("judge"), Judge(workers=1) as judging:
-        verdict = judging.judge(source, kernel_task, seed=seed)
+        verdict = judging.judge(source, the_task, seed=seed)
     content = {key: getattr(verdict, key) for key in VERDICT}
     content |= {"outcome": verdict.outcome, "verifier": verdict.verifier, "seconds": verdict.seconds}
     content |= {"evidence": verdict.evidence, "estimates": _heading()}
@@ -101,14 +104,6 @@ def judge(
         lambda console: _draw_verdict(console, str(file), content),
         FAILED if verdict.outcome == "unknown" else by_verdict,
     )
-
-
-def _known_task(name: str) -> Any:
-    from kernel_search.tasks import TASKS
-
-    if name not in TASKS:
-        raise UnknownName(f"no task {name!r}; there are {', '.join(sorted(TASKS))}.")
-    return TASKS[name]
 
 
 def _heading() -> str:
@@ -131,7 +126,7 @@ def _draw_summary(console: Console, content: dict[str, Any]) -> None:
 
 
 def _draw_verdict(console: Console, file: str, content: dict[str, Any]) -> None:
-    from cli.output import draw_fields, draw_table, plain
+    from cli.output import draw_metrics, draw_table, plain
 
     because = f" ({content['failure_class']})" if content["failure_class"] else ""
     console.print(
@@ -139,5 +134,4 @@ def _draw_verdict(console: Console, file: str, content: dict[str, Any]) -> None:
     )
     checks = [(check["name"], check["passed"], check["detail"]) for check in plain(content["checks"])]
     draw_table(console, ["check", "passed", "detail"], checks)
-    numbers = {"fitness": content["fitness"], "reward": content["reward"], **content["metrics"]}
-    draw_fields(console, numbers, title=f"Numbers ({_heading()})")
+    draw_metrics(console, {"fitness": content["fitness"], "reward": content["reward"], **content["metrics"]})

@@ -24,6 +24,7 @@ def list_tables(call: Call) -> Answer:
     from lineage.query import registered_tables
     from store.row_counts import count_rows
     from store.schema import TABLES
+    from views.registry import TRAINING_VIEWS
 
     tables = registered_tables(call.existing_home())
     listed = []
@@ -31,14 +32,15 @@ def list_tables(call: Call) -> Answer:
         listed.append(
             {
                 "name": name,
-                "kind": "table" if name in TABLES else "view",
+                "kind": "view" if name in TRAINING_VIEWS else "table" if name in TABLES else "maintained",
                 "rows": count_rows(tables, name),
                 "version": tables.version(name),
                 "data_version": tables.data_version(name),
                 "about": tables.schema(name).about,
             }
         )
-    listed.sort(key=lambda row: (str(row["kind"]), str(row["name"])))
+    order = ("table", "maintained", "view")
+    listed.sort(key=lambda row: (order.index(str(row["kind"])), str(row["name"])))
     return Answer({"tables": listed}, lambda console: _draw_tables(console, listed))
 
 
