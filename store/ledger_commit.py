@@ -1,8 +1,9 @@
 """One judged attempt becomes one node: its rows, the counts on its path, and the change log, in one transaction."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Table, insert, select, update
+from sqlalchemy import Connection, RowMapping, Table, bindparam, insert, select, update
 
 from store import ledger_schema as schema
 from store.errors import CommitConflict
@@ -13,20 +14,28 @@ from store.verdicts import Verdict
 
 
 class FeedWriter:
-    """Writes rows with consecutive feed numbers, which it takes from the ledger's counter under the write lock."""
+    """Gives rows consecutive feed numbers, from the ledger's counter and under its lock; used as a context."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        counter = select(schema.ledger.c.feed_seq).with_for_update()
+        self._last = int(connection.execute(counter).scalar_one())
+
+    def __enter__(self) -> "FeedWriter":
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_rest: object) -> None:
+        if failure is None:
+            self.connection.execute(update(schema.ledger).values(feed_seq=self._last))
 
     def next_number(self) -> int:
-        """The next feed number; the counter moves inside this transaction, so an aborted one leaves no gap."""
-        counter = schema.ledger.c.feed_seq
-        advance = update(schema.ledger).values(feed_seq=counter + 1).returning(counter)
-        return int(self.connection.execute(advance).scalar_one())
+        """The next feed number; an aborted transaction leaves no gap."""
+        self._last += 1
+        return self._last
 
-    def insert(self, table: Table, row: dict[str, Any]) -> None:
-        """Add one row to a fed table."""
-        self.connection.execute(insert(table).values(**row, feed_seq=self.next_number()))
+    def insert(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Add rows of one fed table, in their order."""
+        self.connection.execute(insert(table), [row | {"feed_seq": self.next_number()} for row in rows])
 
 
 def commit_attempt(
@@ -55,14 +64,15 @@ def commit_attempt(
         "seconds": seconds,
     }
     changes = [_change(node, name, None, node[name]) for name in ("fitness", "reward", "is_buggy", "failure_class")]
-    writer = FeedWriter(connection)
-    changes += _count_visit(writer, node)
-    changes += _move_session(writer, session, node, is_root=claim.is_root)
-    for change in changes:
-        writer.insert(schema.change_log, change)
-    for position, turn in enumerate(turns):
-        writer.insert(schema.prompt_history, _turn_row(node, position, turn))
-    writer.insert(schema.nodes, node)
+    with FeedWriter(connection) as writer:
+        changes += _count_visit(writer, node)
+        changes += _move_session(writer, session, node, is_root=claim.is_root)
+        writer.insert(schema.change_log, changes)
+        if turns:
+            writer.insert(
+                schema.prompt_history, [_turn_row(node, position, turn) for position, turn in enumerate(turns)]
+            )
+        writer.insert(schema.nodes, [node])
     _settle_claim(connection, claim)
     return Committed("committed", node_id, step)
 
@@ -173,24 +183,31 @@ def _count_visit(writer: FeedWriter, node: dict[str, Any]) -> list[dict[str, Any
     changes = [_change(node, name, None, node[name]) for name in ("visits", "total_reward")]
     if node["reward"] is None:
         return changes
-    nodes = schema.nodes
+    if not node["ancestors"]:
+        return changes
+    nodes, connection = schema.nodes, writer.connection
+    on_the_path = select(nodes.c.node_id, nodes.c.visits, nodes.c.total_reward).where(
+        nodes.c.node_id.in_(node["ancestors"])
+    )
+    before = {row.node_id: row for row in connection.execute(on_the_path.with_for_update())}
+    connection.execute(
+        update(nodes)
+        .where(nodes.c.node_id == bindparam("ancestor_id"))
+        .values(
+            visits=nodes.c.visits + 1,
+            total_reward=nodes.c.total_reward + bindparam("reward_seen"),
+            feed_seq=bindparam("number"),
+        ),
+        [
+            {"ancestor_id": ancestor_id, "reward_seen": node["reward"], "number": writer.next_number()}
+            for ancestor_id in node["ancestors"]
+        ],
+    )
+    after = {row.node_id: row for row in connection.execute(on_the_path)}
     for ancestor_id in node["ancestors"]:
-        before = writer.connection.execute(
-            select(nodes.c.visits, nodes.c.total_reward).where(nodes.c.node_id == ancestor_id).with_for_update()
-        ).one()
-        after = writer.connection.execute(
-            update(nodes)
-            .where(nodes.c.node_id == ancestor_id)
-            .values(
-                visits=nodes.c.visits + 1,
-                total_reward=nodes.c.total_reward + node["reward"],
-                feed_seq=writer.next_number(),
-            )
-            .returning(nodes.c.visits, nodes.c.total_reward)
-        ).one()
-        changes.append(_change(node, "visits", before.visits, after.visits, of=ancestor_id))
-        totals = (_real(before.total_reward), _real(after.total_reward))
-        changes.append(_change(node, "total_reward", *totals, of=ancestor_id))
+        for name in ("visits", "total_reward"):
+            old, new = getattr(before[ancestor_id], name), getattr(after[ancestor_id], name)
+            changes.append(_change(node, name, old, new, of=ancestor_id))
     return changes
 
 

@@ -21,11 +21,11 @@ def put_task_row(connection: Connection, row: dict[str, Any]) -> None:
     tasks = schema.tasks
     is_this_task = tasks.c.task_id == row["task_id"]
     stored = connection.execute(select(tasks).where(is_this_task)).mappings().first()
-    writer = FeedWriter(connection)
-    if stored is None:
-        writer.insert(tasks, {**dict.fromkeys(columns), **row})
-    elif any(stored[column] != value for column, value in row.items()):
-        connection.execute(update(tasks).where(is_this_task).values(**row, feed_seq=writer.next_number()))
+    with FeedWriter(connection) as writer:
+        if stored is None:
+            writer.insert(tasks, [{**dict.fromkeys(columns), **row}])
+        elif any(stored[column] != value for column, value in row.items()):
+            connection.execute(update(tasks).where(is_this_task).values(**row, feed_seq=writer.next_number()))
 
 
 def add_session(connection: Connection, session: NewSession) -> None:
@@ -56,7 +56,8 @@ def add_session(connection: Connection, session: NewSession) -> None:
         next_ordinal=0,
         model_dir=session.model_dir,
     )
-    FeedWriter(connection).insert(sessions, row)
+    with FeedWriter(connection) as writer:
+        writer.insert(sessions, [row])
 
 
 def read_sessions(connection: Connection) -> list[SessionState]:
@@ -71,10 +72,9 @@ def set_session_status(connection: Connection, session_id: str, status: str, rea
     is_this_session = sessions.c.session_id == session_id
     current = connection.execute(select(sessions.c.status, sessions.c.status_reason).where(is_this_session)).one()
     if (current.status, current.status_reason) != (status, reason):
-        number = FeedWriter(connection).next_number()
-        connection.execute(
-            update(sessions).where(is_this_session).values(status=status, status_reason=reason, feed_seq=number)
-        )
+        with FeedWriter(connection) as writer:
+            values = {"status": status, "status_reason": reason, "feed_seq": writer.next_number()}
+            connection.execute(update(sessions).where(is_this_session).values(values))
 
 
 def _session_state(row: RowMapping) -> SessionState:
