@@ -5,17 +5,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 OUTCOMES = ("stored", "already_there", "conflicting", "stripped", "waiting", "quarantined")
+STORED_BEFORE = "stored before"  # there already, from an earlier or a killed ingest of this very file
 
 
 @dataclass
 class SourceCounts:
-    """What became of the records of one file: read = the sum of all outcomes."""
+    """What became of the records of one file: read = the sum of all outcomes.
+
+    `stored_before` are those already there that came from this very file: for the person they are already there,
+    in the file's row of `sources` they are stored, so that row does not depend on where an ingest was killed.
+    """
 
     read: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    stored_before: int = 0
 
     def add(self, outcome: str, count: int = 1) -> None:
         """Count records that a reader yielded, and what became of them."""
+        if outcome == STORED_BEFORE:
+            outcome = "already_there"
+            self.stored_before += count
         assert outcome in OUTCOMES, outcome
         self.read += count
         self.outcomes[outcome] += count
@@ -26,7 +35,10 @@ class SourceCounts:
 
     def columns(self) -> dict[str, int]:
         """As columns of `sources`."""
-        return {"read": self.read} | {name: self.outcomes[name] for name in OUTCOMES}
+        columns = {"read": self.read} | {name: self.outcomes[name] for name in OUTCOMES}
+        columns["stored"] += self.stored_before
+        columns["already_there"] -= self.stored_before
+        return columns
 
 
 @dataclass

@@ -12,10 +12,11 @@ from sqlalchemy.engine import make_url
 
 from store.delta import Commit, Tables
 from store.home import Home
-from store.ids import canonical_json, sha256_text, stable_id
+from store.ids import canonical_json, sha256_text
 from store.ledger_rows import FeedEntry
 from transforms.counts import IngestReport, SourceCounts
 from transforms.logs import ledger as reader
+from transforms.quarantine import quarantine_row
 from transforms.structure import Row, edges_of
 from transforms.write import WATERMARKS, Progress, commit_difference, kept_metadata, register_sessions
 
@@ -117,24 +118,15 @@ def _number_sessions(tables: Tables, feed: reader.FeedRows, added: Counter[str],
             row["session_seq"] = numbered[row["session_id"]]["session_seq"]
 
 
-def _keep_refused(
-    tables: Tables, feed: reader.FeedRows, source_id: str, now: datetime, report: IngestReport
-) -> None:
+def _keep_refused(tables: Tables, feed: reader.FeedRows, source_id: str, now: datetime, report: IngestReport) -> None:
     rows: list[Row] = []
     for entry, reason in feed.refused:
         data = canonical_json(entry.row).encode("utf-8", "backslashreplace")
         place = f"{entry.table} feed {entry.feed_seq}"
         rows.append(
-            {
-                "quarantine_id": stable_id("q", source_id, place, sha256_text(canonical_json(entry.row))),
-                "source_id": source_id,
-                "path": "ledger",
-                "place": place,
-                "reason": reason,
-                "bytes": data,
-                "format": reader.FORMAT,
-                "recorded_at": now,
-            }
+            quarantine_row(
+                place, reason, data, source_id=source_id, path=reader.FORMAT, log_format=reader.FORMAT, now=now
+            )
         )
         report.quarantine_reasons[reason] = report.quarantine_reasons.get(reason, 0) + 1
     commit_difference(tables, "quarantine", rows, insert_only=True)

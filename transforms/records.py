@@ -26,12 +26,17 @@ class LogFile:
 
 @dataclass(frozen=True)
 class Source:
-    """One ingested file as a part of its run; a renamed copy of the file is the same source."""
+    """One ingested file as a part of its run; a renamed copy of the file is the same source.
+
+    `has_own_run` is false where only the log's first record tells its run from another one; then a conflict may
+    mean that two runs collide, which `--run` can say.
+    """
 
     source_id: str
     file: LogFile
     format: str
     reader_version: str
+    has_own_run: bool = True
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,7 @@ class TagRecord:
     reason: str | None = None
     actor: str | None = None
     place: str | None = None
+    """Also tells two equal assignments of one file apart."""
 
 
 @dataclass(frozen=True)

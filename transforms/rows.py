@@ -31,10 +31,10 @@ def task_row(record: TaskRecord, source_id: str) -> Row:
 
 
 def session_row(record: SessionRecord, source_id: str) -> Row:
-    """A row of `sessions`, less session_seq and next_step."""
+    """A row of `sessions`, less session_seq; a session without nodes is before step 0."""
     row = _columns(record, "sessions")
     row.update({name: json_text(getattr(record, name)) for name in ("config", "skills", "budget")})
-    return row | {"next_step": None, "session_seq": None, "source_id": source_id}
+    return row | {"next_step": 0, "session_seq": None, "source_id": source_id}
 
 
 def message_row(record: MessageRecord, source_id: str) -> Row:

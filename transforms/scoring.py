@@ -58,16 +58,23 @@ def reward_of(score: Score, failure_reward: float | None) -> float | None:
 
 
 def json_safe(value: Any) -> Any:
-    """A JSON value with what JSON and UTF-8 cannot say spelled out: NaN and infinities as text, lone surrogates as escapes."""
+    """A JSON value that JSON and UTF-8 can say: NaN and infinities as text, lone surrogates as escapes."""
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
-    if isinstance(value, str):
-        return plain_text(value)
     if isinstance(value, dict):
         return {plain_text(str(key)): json_safe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [json_safe(item) for item in value]
-    return value
+    return plain_text(value) if isinstance(value, str) else value
+
+
+def text_safe(value: Any) -> Any:
+    """A JSON value whose texts UTF-8 can hold; its numbers stay as they are."""
+    if isinstance(value, dict):
+        return {plain_text(str(key)): text_safe(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [text_safe(item) for item in value]
+    return plain_text(value) if isinstance(value, str) else value
 
 
 def plain_text(text: str) -> str:

@@ -1,1 +1,7 @@
-"""One reader per log format; each yields the record types of transforms.records."""
+"""One reader per log format. A reader yields records and knows no table."""
+
+from types import ModuleType
+
+from transforms.logs import aide, native, openevolve
+
+READERS: dict[str, ModuleType] = {module.FORMAT: module for module in (native, openevolve, aide)}

@@ -1,0 +1,117 @@
+"""The table `sources`: which files were ingested, how far, and what came of their records."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from store.delta import Tables
+from transforms.counts import STORED_BEFORE, SourceCounts
+from transforms.logs import READERS
+from transforms.records import LogFile, Source
+from transforms.structure import Row
+from transforms.write import commit_difference
+
+GROWING_FORMATS = ("native",)  # files that are only ever appended to
+NOT_CLEAN = ("quarantined", "waiting", "conflicting")
+
+
+class Sources:
+    """The stored rows of `sources`, as they were when the ingest began, and the ones it adds."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.rows: dict[str, Row] = {}
+        self.by_digest: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in tables.read("sources").to_pylist():
+            self._remember(row)
+
+    def is_unchanged(self, file: LogFile, log_format: str) -> bool:
+        """Whether these very bytes were ingested by this reader, with nothing left over."""
+        return self._clean_row(file.digest, log_format) is not None
+
+    def counts_of_unchanged(self, file: LogFile, log_format: str) -> SourceCounts:
+        """The books of an unchanged file: what was stored is there."""
+        row = self._clean_row(file.digest, log_format)
+        assert row is not None
+        counts = SourceCounts()
+        counts.add("stripped", row["stripped"])
+        counts.add("already_there", row["read"] - row["stripped"])
+        return counts
+
+    def sizes_of_clean(self, log_format: str) -> set[int]:
+        """Sizes at which files of a growing format were left by an earlier ingest."""
+        if log_format not in GROWING_FORMATS:
+            return set()
+        return {row["size_bytes"] for row in self.rows.values() if _is_clean(row, log_format)}
+
+    def grown_from(self, file: LogFile, log_format: str, prefixes: dict[int, str]) -> int | None:
+        """Bytes of the file that an earlier ingest read to their end, where it ended with a line."""
+        ends = [
+            size
+            for size, digest in prefixes.items()
+            if 0 < size < file.size_bytes and self._clean_row(digest, log_format) is not None
+        ]
+        if not ends:
+            return None
+        with file.path.open("rb") as stream:
+            stream.seek(max(ends) - 1)
+            return max(ends) if stream.read(1) == b"\n" else None
+
+    def carry_on(self, source_id: str, counts: SourceCounts) -> None:
+        """Begin the books of a grown file with what was read of it before."""
+        row = self.rows.get(source_id)
+        if row is not None:
+            counts.add(STORED_BEFORE, row["stored"])
+            counts.add("already_there", row["already_there"])
+            counts.add("stripped", row["stripped"])
+
+    def as_known(self, source: Source) -> Source:
+        """The same unreadable file, named from another folder, is the source it was before."""
+        if source.source_id in self.rows:
+            return source
+        for row in self.by_digest[source.format, source.file.digest]:
+            if row["read"] == row["quarantined"] and _is_same_path(row["path"], source.file.name):
+                return replace(source, source_id=row["source_id"])
+        return source
+
+    def close(self, sources: Iterable[Source], counts: dict[str, SourceCounts], *, now: datetime) -> None:
+        """Write the rows of files that are done; a file that is known as it is keeps its row."""
+        rows = []
+        for source in sources:
+            books = counts[source.source_id]
+            row = {
+                "source_id": source.source_id,
+                "path": source.file.name,
+                "digest": source.file.digest,
+                "size_bytes": source.file.size_bytes,
+                "format": source.format,
+                "reader_version": source.reader_version,
+                "ingested_at": now,
+                **books.columns(),
+            }
+            known = self.rows.get(source.source_id)
+            same = ("digest", "reader_version", "read", *NOT_CLEAN)
+            if known is None or any(known[name] != row[name] for name in same):
+                rows.append(row)
+                self._remember(row)
+        commit_difference(self.tables, "sources", rows)
+
+    def _remember(self, row: Row) -> None:
+        self.rows[row["source_id"]] = row
+        self.by_digest[row["format"], row["digest"]].append(row)
+
+    def _clean_row(self, digest: str, log_format: str) -> Row | None:
+        rows = self.by_digest.get((log_format, digest), ())
+        return next((row for row in rows if _is_clean(row, log_format)), None)
+
+
+def _is_clean(row: Row, log_format: str) -> bool:
+    reader = READERS.get(log_format)
+    is_current = reader is not None and row["reader_version"] == reader.READER_VERSION
+    return is_current and row["format"] == log_format and not any(row[name] for name in NOT_CLEAN)
+
+
+def _is_same_path(first: str, second: str) -> bool:
+    """Whether two relative paths may name one file, seen from two folders."""
+    return first == second or first.endswith(f"/{second}") or second.endswith(f"/{first}")
