@@ -62,7 +62,7 @@ class TrainingWorld:
         self.tables.create(view)
         version = self.tables.version(view)
         assert version is not None
-        self.tables.commit_rows(view, changes, planned_at=version, metadata={"inputs": inputs, "definition": "d"})
+        self.tables.commit_rows(view, changes, planned_at=version, metadata={"watermarks": inputs, "view_digest": "d"})
 
     def paths(self, edits: list[tuple[str, str, str]], *, tags: tuple[str, ...] = (), first: int = 0) -> None:
         """Write one sft_trajectories row per edit: a path of one node n<i> that answered one prompt."""

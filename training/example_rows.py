@@ -6,13 +6,13 @@ whole, for the first reason that applies.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from lineage.policy import Policy
+from lineage.policy import Decision
 from store.errors import WrongUse
 
 Row = dict[str, Any]
@@ -65,16 +65,20 @@ def form_of(view: str, turns: str) -> str:
 
 
 def examples_of(
-    view_rows: pa.Table, form: str, policy: Policy, *, principal: str, purpose: str, tell: Callable[[int], None]
+    view_rows: pa.Table,
+    form: str,
+    may_use: Callable[[list[str]], Decision],
+    *,
+    newer_tags: Mapping[str, set[str]],
+    tell: Callable[[int], None],
 ) -> Examples:
     """Shape, check and filter the rows of a view.
 
     Args:
         view_rows: The view's rows, sorted by its key.
         form: What `form_of` said.
-        policy: The rules.
-        principal: For whom.
-        purpose: For what.
+        may_use: The policy's answer for a row's tags.
+        newer_tags: Tags of nodes as they are now; they count beside those that the row was built with.
         tell: Called with the number of view rows done, now and then.
     """
     candidates = _steps(view_rows) if form == "step" else _whole_rows(view_rows, form)
@@ -84,7 +88,9 @@ def examples_of(
     for number, row in enumerate(candidates):
         if number % 1000 == 0:
             tell(number)
-        decision = policy.check(principal, purpose, row["tags"])
+        tags = set(row["tags"]).union(*(newer_tags.get(node_id, ()) for node_id in row["source_node_ids"]))
+        row["tags"] = sorted(tags)
+        decision = may_use(row["tags"])
         reason = f"policy: {decision.reason}" if not decision.allowed else _unusable(row)
         if reason is None:
             reason = _parse_tool_calls(row)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.delta import Tables
-from store.errors import BadInput, FlaggedByRetraction, VersionGone
+from store.errors import BadInput, FlaggedByRetraction
 from store.home import Home
 from store.ids import canonical_json, stable_id
+from training.current_reach import demand_current, newly_reached
+from views.registry import declare_views
 
 if TYPE_CHECKING:
     import datasets
@@ -96,9 +97,13 @@ def demand_not_flagged(home: Home, snapshot: SnapshotFolder) -> None:
     A node that was reached before the snapshot's view was built does not count: the view took it into account.
 
     Raises:
-        FlaggedByRetraction: Some example rests on a node that was retracted after the export.
+        FlaggedByRetraction: Some example rests on a node that was retracted after the export, or a retraction
+            is recorded that no refresh has walked yet.
     """
-    reached = newly_reached(home, snapshot.manifest["input_versions"].get("node_reach"))
+    tables = Tables(home)
+    declare_views(tables)
+    demand_current(tables)
+    reached = newly_reached(tables, snapshot.manifest["input_versions"].get("node_reach"))
     if not reached:
         return
     flagged: list[str] = []
@@ -116,22 +121,3 @@ def demand_not_flagged(home: Home, snapshot: SnapshotFolder) -> None:
             f"since by {', '.join(sorted(retractions)[:3])} (first: {sorted(flagged)[0]}); refresh, export again and "
             "train on that."
         )
-
-
-def newly_reached(home: Home, since_version: int | None) -> dict[str, str]:
-    """Nodes that a retraction reaches now and did not at a version of `node_reach`: node_id → retraction_id.
-
-    With `since_version` None, or a version that is gone, every node that is reached now counts.
-    """
-    from views.registry import declare_views
-
-    tables = Tables(home)
-    declare_views(tables)
-    columns = ["retraction_id", "node_id"]
-    now = tables.read("node_reach", columns=columns).to_pylist()
-    before: list[dict[str, str]] = []
-    if since_version is not None:
-        with suppress(VersionGone):
-            before = tables.read("node_reach", version=since_version, columns=columns).to_pylist()
-    known = {(row["retraction_id"], row["node_id"]) for row in before}
-    return {row["node_id"]: row["retraction_id"] for row in now if (row["retraction_id"], row["node_id"]) not in known}

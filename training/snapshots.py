@@ -21,11 +21,12 @@ from store.errors import BadInput, FlaggedByRetraction, HomeNotUsable, NotEnough
 from store.home import Home
 from store.ids import canonical_json, sha256_text, stable_id
 from store.settings import read_settings
+from training.current_reach import demand_current, input_versions, newly_reached, tags_now
 from training.example_rows import Examples, examples_of, form_of
 from training.registry import register_dataset
 from training.snapshot_card import card_text
 from training.snapshot_files import WRITER, write_splits
-from training.snapshot_folder import MANIFEST_FILE, manifest_id, newly_reached, open_snapshot
+from training.snapshot_folder import MANIFEST_FILE, manifest_id, open_snapshot
 from training.splits import RULE, DatasetSettings
 from views.registry import declare_views, view_schema
 
@@ -77,9 +78,10 @@ def export_view(
         WrongUse: The view is none of the three, or the folder holds something else.
         UnknownName: The view was never built.
         VersionGone: That version cannot be read any more.
-        RefusedByPolicy: The policy refuses this principal or purpose outright.
+        RefusedByPolicy: The policy refuses this principal or purpose outright, or tags wait for a refresh.
         NotEnoughData: The view has no row, or every row is left out; no folder is made.
-        FlaggedByRetraction: The version holds nodes that a retraction has reached since.
+        FlaggedByRetraction: The version holds nodes that a retraction has reached since, or retractions wait
+            for a refresh.
     """
     say = progress or (lambda text: None)
     form = form_of(view, turns)
@@ -87,13 +89,18 @@ def export_view(
     tables = Tables(home)
     declare_views(tables)
     _demand_purpose(tables, policy, view, principal, purpose, now)
+    demand_current(tables)
     pinned = _pin(tables, view, version)
     say(f"reading {view} version {pinned.version}")
     rows = tables.read(view, version=pinned.version)
     rows = rows.sort_by([(column, "ascending") for column in view_schema(view).key])
-    _demand_current(home, tables, view, pinned, rows)
+    _demand_not_reached(tables, view, pinned, rows)
     examples = examples_of(
-        rows, form, policy, principal=principal, purpose=purpose, tell=lambda done: say(f"{done} rows checked")
+        rows,
+        form,
+        lambda tags: policy.check(principal, purpose, tags),
+        newer_tags=tags_now(tables),
+        tell=lambda done: say(f"{done} rows checked"),
     )
     _demand_rows(examples, view, pinned)
     request = {"principal": principal, "purpose": purpose, "digest": policy.digest}
@@ -108,8 +115,8 @@ class _Pinned:
 
     version: int
     data_version: int
-    definition: str | None  # digest of the view's SQL and parameters
-    inputs: dict[str, int]  # table → its version
+    view_digest: str | None  # of the view's SQL and parameters
+    inputs: dict[str, int]  # table → its version, through the view's own inputs too
 
 
 def _pin(tables: Tables, view: str, version: int | None) -> _Pinned:
@@ -119,8 +126,8 @@ def _pin(tables: Tables, view: str, version: int | None) -> _Pinned:
     return _Pinned(
         latest,
         int(metadata.get("data_version", latest)),
-        metadata.get("definition"),
-        {name: int(at) for name, at in sorted((metadata.get("inputs") or {}).items())},
+        metadata.get("view_digest"),
+        input_versions(tables, view, metadata),
     )
 
 
@@ -132,9 +139,9 @@ def _demand_purpose(tables: Tables, policy: Policy, view: str, principal: str, p
     policy.demand(principal, purpose)
 
 
-def _demand_current(home: Home, tables: Tables, view: str, pinned: _Pinned, rows: pa.Table) -> None:
+def _demand_not_reached(tables: Tables, view: str, pinned: _Pinned, rows: pa.Table) -> None:
     """Refuse rows that a retraction reached after they were made: law 3 holds for old versions too."""
-    reached = newly_reached(home, pinned.inputs.get("node_reach"))
+    reached = newly_reached(tables, pinned.inputs.get("node_reach"))
     if reached:
         sources = {node_id for source in rows["source_node_ids"].to_pylist() for node_id in source}
         hits = sorted(sources & set(reached))
@@ -210,7 +217,7 @@ def _manifest(
         "form": examples.form,
         "view_version": pinned.version,
         "data_version": pinned.data_version,
-        "view_definition": pinned.definition,
+        "view_digest": pinned.view_digest,
         "input_versions": pinned.inputs,
         "policy": request,
         "split": {"rule": RULE, "salt": settings.split_salt, "test_percent": settings.test_percent},

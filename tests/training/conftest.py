@@ -1,6 +1,6 @@
 """One small model, trained once for all tests that need one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,11 +13,16 @@ from training.sft import TrainedModel, train_sft
 from training.snapshots import export_view
 from training_world import NOW, TrainingWorld
 
-STEPS = 300  # a little more than half of the default: enough for the small grammar of the test world
+STEPS = 220  # less than half of the default: enough for the small grammar of the test world
 
 
-def write_config(path: Path, **changes: object) -> Path:
-    """The shipped settings with changes."""
+@pytest.fixture(scope="session")
+def write_config() -> Callable[..., Path]:
+    """Writes the shipped settings with changes to a file: `write_config(path, max_steps=3)`."""
+    return _write_config
+
+
+def _write_config(path: Path, **changes: object) -> Path:
     settings = yaml.safe_load((CONF / "training" / "sft.yaml").read_text(encoding="utf-8"))
     path.write_text(yaml.safe_dump({**settings, **changes}), encoding="utf-8")
     return path
@@ -41,6 +46,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainedWorld]:
     world.random_paths(60)
     dataset = export_view(world.home, "sft_trajectories", folder / "dataset", turns="step", now=NOW).dir
     told: list[str] = []
-    config = write_config(folder / "sft.yaml", max_steps=STEPS)
+    config = _write_config(folder / "sft.yaml", max_steps=STEPS)
     model = train_sft(world.home, dataset, config=config, progress=told.append, now=NOW)
     yield TrainedWorld(world, dataset, model, told)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import datasets
+import pyarrow as pa
 import pytest
 
 from store.errors import BadInput, FlaggedByRetraction, NotEnoughData, RefusedByPolicy, UnknownName, WrongUse
@@ -280,6 +281,34 @@ def test_a_retraction_that_the_view_already_took_into_account_flags_nothing(worl
     snapshot = export_view(world.home, "sft_trajectories", world.folder / "d", now=NOW)
     demand_not_flagged(world.home, open_snapshot(snapshot.dir))
     assert json.loads(snapshot.manifest.read_text())["retractions"] == ["r1"]
+
+
+def test_a_tag_that_came_after_the_view_was_built_counts_at_once(world: TrainingWorld) -> None:
+    world.random_paths(3)
+    world.write("node_tags", [{"node_id": "n1", "session_seq": 1, "tag": "pii"}])
+    snapshot = export_view(world.home, "sft_trajectories", world.folder / "d", now=NOW)
+    assert (snapshot.rows, snapshot.left_out) == (2, {"policy: tag pii": 1})
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "error"),
+    [
+        ("retractions", {"retraction_id": "r1", "scope_kind": "node", "scope_id": "n1"}, FlaggedByRetraction),
+        ("tag_assignments", {"assignment_id": "a1", "target_kind": "node", "target_id": "n1"}, RefusedByPolicy),
+    ],
+)
+def test_nothing_is_exported_while_a_retraction_or_a_tag_waits_for_a_refresh(
+    world: TrainingWorld, table: str, row: dict, error: type[Exception]
+) -> None:
+    world.random_paths(3)
+    dataset = open_snapshot(export_view(world.home, "sft_trajectories", world.folder / "before", now=NOW).dir)
+    columns = world.tables.schema(table).columns
+    world.tables.upsert(table, pa.Table.from_pylist([row], schema=columns))
+    with pytest.raises(error, match="does not know yet; run `espalier refresh` first"):
+        export_view(world.home, "sft_trajectories", world.folder / "after", now=NOW)
+    if error is FlaggedByRetraction:
+        with pytest.raises(error):
+            demand_not_flagged(world.home, dataset)
 
 
 def test_a_shard_that_was_changed_by_hand_is_noticed(world: TrainingWorld) -> None:
