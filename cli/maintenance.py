@@ -7,6 +7,7 @@ from rich.console import Console
 
 from cli.program import Answer, Call, command
 
+PLAN = ("mode", "reason", "changed_keys", "input_versions", "refreshed_first")
 RESULT = ("mode", "reason", "inserted", "updated", "deleted", "rows", "version", "seconds")
 
 
@@ -36,10 +37,12 @@ def refresh(
 
 def explain(call: Call, view: Annotated[str, typer.Argument(metavar="VIEW", help="A view.")]) -> Answer:
     """Say what a refresh of a view would do, and why, without doing it."""
+    from store.delta import plan_again_until_committed
     from views.explain import explain as explain_view
 
-    plan = explain_view(call.existing_home(), view)
-    content = {key: getattr(plan, key) for key in ("mode", "reason", "changed_keys", "input_versions")}
+    home = call.existing_home()
+    plan = plan_again_until_committed(lambda: explain_view(home, view))  # a refresh may run meanwhile
+    content = {key: getattr(plan, key) for key in PLAN}
     return Answer({"view": view, **content}, lambda console: _draw_plan(console, view, content))
 
 
@@ -52,4 +55,5 @@ def _draw_results(console: Console, views: dict[str, dict[str, Any]]) -> None:
 def _draw_plan(console: Console, view: str, content: dict[str, Any]) -> None:
     from cli.output import draw_fields
 
-    draw_fields(console, content, title=f"A refresh of {view} would be {content['mode']}")
+    would = "have nothing to do" if content["mode"] == "none" else f"be {content['mode']}"
+    draw_fields(console, content, title=f"A refresh of {view} would {would}")

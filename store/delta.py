@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from store.commits import LostRace, commit_properties, plan_again_until_committed, user_metadata, version_ranges
+from store.difference import CHANGE, changed_rows
+from store.duckdb_connection import quiet_connection
 from store.errors import UnknownName, VersionGone
 from store.home import Home
 from store.schema import TABLES, TableSchema
 
-CHANGE = "_change"  # column of `commit_rows`: insert, update or delete
 TARGET_FILE_BYTES = 8 * 2**20
 WRITER = WriterProperties(compression="ZSTD", max_row_group_size=20_000)
 __all__ = ["CHANGE", "Commit", "LostRace", "Tables", "plan_again_until_committed", "quiet_connection"]
@@ -36,14 +36,6 @@ class Commit:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-
-
-def quiet_connection() -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB that answers in UTC and prints no progress of its own."""
-    connection = duckdb.connect()
-    connection.execute("set timezone = 'UTC'").fetchall()
-    connection.execute("set enable_progress_bar = false").fetchall()
-    return connection
 
 
 class Tables:
@@ -350,28 +342,7 @@ class Tables:
         rows = rows.select(schema.columns.names).cast(schema.columns)
         seqs = set(rows["session_seq"].to_pylist()) if "session_seq" in schema.columns.names else None
         there = self.read(name, version=version, session_seqs=seqs)
-        same_key = " and ".join(f'there."{column}" is not distinct from rows."{column}"' for column in schema.key)
-        differs = " or ".join(
-            f'there."{column}" is distinct from rows."{column}"'
-            for column in schema.columns.names
-            if column not in schema.key
-        )
-        selected = ", ".join(f'rows."{column}"' for column in schema.columns.names)
-        with quiet_connection() as connection:
-            connection.register("rows", rows)
-            connection.register("there", there)
-            inserts = connection.sql(
-                f"select {selected}, 'insert' as {CHANGE} from rows "
-                f"where not exists (select 1 from there where {same_key})"
-            ).to_arrow_table()
-            parts = [inserts]
-            if update and differs:
-                updates = connection.sql(
-                    f"select {selected}, 'update' as {CHANGE} from rows inner join there on {same_key} where {differs}"
-                ).to_arrow_table()
-                parts.append(updates)
-        shape = pa.schema([*schema.columns, pa.field(CHANGE, pa.string())])
-        return pa.concat_tables([part.cast(shape) for part in parts])
+        return changed_rows(schema, rows=rows, there=there, update=update)
 
     def _merge(self, table: DeltaTable, schema: TableSchema, changes: pa.Table, properties: CommitProperties) -> None:
         same_key = " and ".join(f"(t.{column} is not distinct from s.{column})" for column in schema.key)

@@ -2,9 +2,9 @@
 
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -66,12 +66,14 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
 
 
 def test_help_is_on_the_screen_in_time() -> None:
+    """Processor seconds, since the wall clock also counts what else this machine does; `make bench-startup` has both."""
     seconds = []
-    for _ in range(5):
-        begin = time.perf_counter()
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         run_python("from cli.main import main; import sys; sys.argv = ['espalier', '--help']; main()")
-        seconds.append(time.perf_counter() - begin)
-    assert min(seconds) < HELP_SECONDS, f"fastest of five took {min(seconds):.2f} s"
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(seconds) < HELP_SECONDS, f"the fastest of three took {min(seconds):.2f} s"
 
 
 def test_no_source_file_is_longer_than_a_reader_finishes() -> None:
