@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from store.commits import LostRace, commit_properties, plan_again_until_committed, user_metadata, version_ranges
 from store.difference import CHANGE, changed_rows
-from store.duckdb_connection import quiet_connection
+from store.duckdb_connection import quiet_connection, short_connection
 from store.errors import UnknownName, VersionGone
 from store.home import Home
 from store.schema import TABLES, TableSchema
@@ -187,7 +187,7 @@ class Tables:
             return schema.empty_table()
         selected = ", ".join(f'"{field.name}"' for field in schema)
         where = "" if seqs is None else f" where session_seq in ({', '.join(map(str, seqs))})"
-        with quiet_connection() as connection:
+        with short_connection() as connection:
             rows = connection.sql(
                 f"select {selected} from read_parquet($files, union_by_name = true){where}", params={"files": files}
             ).to_arrow_table()

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from store.duckdb_connection import quiet_connection
+from store.duckdb_connection import short_connection
 from store.schema import TableSchema
 
 CHANGE = "_change"  # insert, update or delete
@@ -24,7 +24,7 @@ def changed_rows(schema: TableSchema, *, rows: pa.Table, there: pa.Table, update
         if column not in schema.key
     )
     selected = ", ".join(f'rows."{column}"' for column in schema.columns.names)
-    with quiet_connection() as connection:
+    with short_connection() as connection:
         connection.register("rows", rows)
         connection.register("there", there)
         inserts = connection.sql(

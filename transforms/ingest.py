@@ -121,9 +121,7 @@ class _Ingest:
         self.report.check()
         for path, source_ids in self.named:
             if source_ids <= set(self.unreadable):
-                reason = (
-                    "; ".join(sorted({self.unreadable[source_id] for source_id in source_ids})) or "no record"
-                )
+                reason = "; ".join(sorted({self.unreadable[source_id] for source_id in source_ids})) or "no record"
                 raise BadInput(
                     f"nothing of {path} could be read: {reason}; its bytes are kept in the table quarantine, and "
                     f"readers take {', '.join(READERS)} (docs/native_format.md shows the simplest)."

@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.delta import Tables, quiet_connection
+from store.delta import Tables
+from store.duckdb_connection import short_connection
 from transforms.structure import Row
 
 COMPARED_OF_A_TURN = ("node_id", "turn", "session_id", "role", "content", "tool_calls", "tool_call_id", "source_id")
+PLACE_COLUMNS = ("node_id", "session_id", "parent_id", "ancestors")
 ChangeKey = tuple[Any, ...]
 
 
@@ -59,23 +61,26 @@ def rows_in(tables: Tables, name: str, column: str, values: Iterable[str | None]
     return rows.filter(pc.is_in(rows[column], value_set=pa.array(wanted, pa.string()))).to_pylist() if wanted else []
 
 
-def nodes_elsewhere(tables: Tables, version: int, condition: str, ids: Iterable[str]) -> list[Row]:
-    """Place in the graph (node_id, session_id, parent_id, ancestors) of stored nodes in any session.
+def nodes_elsewhere(
+    tables: Tables, version: int, condition: str, ids: Iterable[str], *, columns: tuple[str, ...] = PLACE_COLUMNS
+) -> list[Row]:
+    """A few columns of stored nodes in any session; by default their place in the graph.
 
     Args:
         tables: All tables.
         version: Version of `nodes`.
         condition: Column that must be one of `ids`: `node_id` or `parent_id`.
         ids: Node ids.
+        columns: What to read.
     """
     wanted = sorted(set(ids))
     files = tables.files("nodes", version=version) if wanted else []
     if not files:
         return []
-    with quiet_connection() as connection:
+    with short_connection() as connection:
         connection.register("wanted", pa.table({"id": pa.array(wanted, pa.string())}))
         found = connection.sql(
-            "select node_id, session_id, parent_id, ancestors from read_parquet($files, union_by_name = true) "
+            f"select {', '.join(columns)} from read_parquet($files, union_by_name = true) "
             f"where {condition} in (select id from wanted)",
             params={"files": files},
         ).to_arrow_table()

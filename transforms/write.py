@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store.delta import CHANGE, Commit, LostRace, Tables, plan_again_until_committed, quiet_connection
+from store.delta import CHANGE, Commit, LostRace, Tables, plan_again_until_committed
+from store.duckdb_connection import short_connection
 from transforms.rows import to_arrow
 from transforms.structure import Row
 
@@ -141,7 +142,7 @@ def _missing(tables: Tables, name: str, rows: pa.Table, version: int) -> pa.Tabl
     seqs = set(rows["session_seq"].to_pylist()) if "session_seq" in schema.columns.names else None
     there = tables.read(name, version=version, columns=schema.key, session_seqs=seqs)
     same_key = " and ".join(f'there."{column}" is not distinct from rows."{column}"' for column in schema.key)
-    with quiet_connection() as connection:
+    with short_connection() as connection:
         connection.register("rows", rows)
         connection.register("there", there)
         missing = connection.sql(
@@ -155,7 +156,7 @@ def _outdated(tables: Tables, rows: pa.Table, session_seqs: set[int], version: i
     schema = tables.schema("change_log")
     there = tables.read("change_log", version=version, session_seqs=session_seqs)
     same_key = " and ".join(f'there."{column}" is not distinct from rows."{column}"' for column in schema.key)
-    with quiet_connection() as connection:
+    with short_connection() as connection:
         connection.register("rows", rows)
         connection.register("there", there)
         gone = connection.sql(

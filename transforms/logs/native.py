@@ -17,6 +17,7 @@ from transforms.logs.native_lines import (
     MessageLine,
     NodeLine,
     NotALine,
+    RunLine,
     SessionLine,
     Shown,
     TagLine,
@@ -79,6 +80,7 @@ class _FileReader:
         self.known = known
         self.start = log.resume_at.get(file.digest)
         head = _first_lines(file.path)
+        self.named_run = log.run
         self.run = log.run or head.run
         # A file is known by its run and its first record, so that the parts of a run are files of their own.
         source_id = stable_id("f", FORMAT, self.run, head.first_record)
@@ -102,12 +104,12 @@ class _FileReader:
             yield self.source, Quarantined("file", f"empty file ({self.file.size_bytes} bytes)", b"")
 
     def _recall_tasks(self, stream: BinaryIO, size_bytes: int) -> int:
-        """Pass what was ingested before, keeping the tasks that later lines may name; returns the lines passed."""
+        """Pass what was ingested before, keeping the run and the tasks that later lines rest on; returns the lines."""
         number = 0
         while stream.tell() < size_bytes:
             raw = stream.readline()
             number += 1
-            if OUR_TYPE.search(raw) and b'"task"' in raw:
+            if (found := OUR_TYPE.search(raw)) and found.group(1) in (b"run", b"task"):
                 for _ in self._line(raw, f"line {number}"):
                     pass
         return number
@@ -134,7 +136,10 @@ class _FileReader:
             yield Quarantined(place, f"{error}{cut}", rest)
 
     def _records_of(self, line: Line, place: str) -> Iterator[Record]:
-        if isinstance(line, TaskLine):
+        if isinstance(line, RunLine):
+            # A run line begins a run; two logs written one after the other stay two runs.
+            self.run = self.named_run or line.run
+        elif isinstance(line, TaskLine):
             yield self._task(line, place)
         elif isinstance(line, SessionLine):
             yield from self._session(line, place)

@@ -1,0 +1,23 @@
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from store.home import Home, open_home
+from transforms.counts import IngestReport
+from transforms.ingest import ingest_paths
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "home")
+
+
+@pytest.fixture
+def ingest(home: Home):
+    def run(*paths: Path, **options: object) -> IngestReport:
+        return ingest_paths(home, paths, now=NOW, **options)
+
+    return run
