@@ -66,7 +66,7 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
 
 
 def test_help_is_on_the_screen_in_time() -> None:
-    """Processor seconds, since the wall clock also counts what else this machine does; `make bench-startup` has both."""
+    """Processor seconds: the wall clock, which `make bench-startup` shows, also counts what else the machine does."""
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
