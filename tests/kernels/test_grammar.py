@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kernel_search.edits import FORM_FILES, apply_edits, edit_points, names_of, parse_answer, render_prompt
 from kernel_search.grammar import FORM, KINDS, OFFERS, PLACES
 from kernel_search.tasks import SEEDS, TASKS
-
 from store.errors import UnknownName
 
 TASK_NAMES = sorted(OFFERS)
@@ -70,7 +70,7 @@ def test_every_offered_value_can_be_put_into_the_seed(task_name):
 
 def test_an_edit_changes_its_own_place_and_nothing_else():
     source = TASKS["vector_add"].seed_source
-    assert changed(source, "warps 8") == source.replace("num_warps=4", "num_warps=8")
+    assert changed(source, "warps 8") == source.replace("num_warps=1", "num_warps=8")
     assert changed(source, "mask off") == source.replace("x_ptr + offsets, mask=inside,", "x_ptr + offsets,")
     assert changed(source, "evict last").count('other=0.0, eviction_policy="evict_last")') == 1
 
@@ -90,7 +90,7 @@ def test_a_form_that_was_changed_by_another_hand_is_not_rewritten(task_name, for
     edited = source.replace("    out = torch.empty_like(x)\n", "    out = torch.empty_like(x)  # by hand\n")
     assert FORM not in edit_points(edited, TASKS[task_name])
     assert apply_edits(edited, "form one").failure_class == "inapplicable"
-    assert edit_points(edited, TASKS[task_name])["warps"] == "4"
+    assert edit_points(edited, TASKS[task_name])["warps"] == "1"
 
 
 def test_an_edit_that_fits_two_places_or_none_is_inapplicable():
@@ -128,9 +128,9 @@ def test_space_around_an_answer_does_not_count():
 
 def test_an_edit_that_says_what_is_there_already_is_a_no_op_also_beside_another():
     source = TASKS["vector_add"].seed_source
-    assert apply_edits(source, "warps 4").failure_class == "no_op"
-    assert apply_edits(source, "warps 4\nstages 2").failure_class == "no_op"
-    assert apply_edits(source, "warps 4\nstages 3").failure_class is None
+    assert apply_edits(source, "warps 1").failure_class == "no_op"
+    assert apply_edits(source, "warps 1\nstages 2").failure_class == "no_op"
+    assert apply_edits(source, "warps 1\nstages 3").failure_class is None
 
 
 def test_a_prompt_is_the_head_and_one_line_per_edit_point():
@@ -138,7 +138,7 @@ def test_a_prompt_is_the_head_and_one_line_per_edit_point():
     assert render_prompt(task, task.seed_source) == [
         {
             "role": "user",
-            "content": f"{task.head}\nblock 128\nunroll 1\nwarps 4\nstages 2\nmask on\nother zero\nevict none\n"
+            "content": f"{task.head}\nblock 4096\nunroll 1\nwarps 1\nstages 2\nmask on\nother zero\nevict none\n"
             "store_mask on\nacc fp32",
         }
     ]

@@ -123,7 +123,7 @@ def parrot(monkeypatch):
 
 
 def test_unparsable_inapplicable_no_ops_and_duplicates_are_counted_as_attempts(home, parrot):
-    parrot("warps 8", "hello there, model", "root rsqrt", "warps 4", "warps 8", "block 512", "warps 2", "warps 2")
+    parrot("warps 8", "hello there, model", "root rsqrt", "warps 1", "warps 8", "block 512", "warps 2", "warps 2")
     summary = search(home, steps=8)
     assert (summary.attempts, summary.unparsable, summary.inapplicable, summary.no_ops) == (8, 1, 1, 1)
     assert summary.duplicates == 2

@@ -21,8 +21,8 @@ def run(x, y):
     """Add two float32 vectors of equal length."""
     out = torch.empty_like(x)
     n = x.numel()
-    BLOCK = 128
+    BLOCK = 4096
     UNROLL = 1
     grid = (triton.cdiv(n, BLOCK * UNROLL),)
-    vector_add_kernel[grid](x, y, out, n, BLOCK=BLOCK, UNROLL=UNROLL, ACC=tl.float32, num_warps=4, num_stages=2)
+    vector_add_kernel[grid](x, y, out, n, BLOCK=BLOCK, UNROLL=UNROLL, ACC=tl.float32, num_warps=1, num_stages=2)
     return out
