@@ -3,6 +3,7 @@
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,9 +70,12 @@ def run_leashed(
     """
     context.log.info(f"output of the child: {log}")
     try:
-        return client.run(
-            context=context, command=leashed(command, log=log), extras=extras or {}
-        ).get_materialize_result()
+        with warnings.catch_warnings():
+            for category in (dg.PreviewWarning, DeprecationWarning):  # Pipes warns of its own parts
+                warnings.simplefilter("ignore", category)
+            return client.run(
+                context=context, command=leashed(command, log=log), extras=extras or {}
+            ).get_materialize_result()
     except DagsterPipesExecutionError as error:
         said = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
         last = next((line.strip() for line in reversed(said) if line.strip()), "it printed nothing")

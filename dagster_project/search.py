@@ -5,6 +5,7 @@ starts, in the page or with `make run`, counts from 0 again.
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -104,10 +105,11 @@ def _models(context: dg.AssetExecutionContext, home: HomeResource, config: Searc
     trained = Path(str(latest_metadata(context.instance, "sft_model")["directory"]))
     if "untrained" not in (config.proposers or []):
         return RoundModels(trained)
-    from training.small_model import reset_weights
+    from training.save import untrained_model
 
-    untrained = home.open().models / f"{trained.name}-untrained"
-    return RoundModels(trained, reset_weights(trained, untrained, seed=0))
+    opened = home.open()
+    control = opened.models / f"{trained.name}-untrained"
+    return RoundModels(trained, untrained_model(opened, trained, control, now=datetime.now(UTC)))
 
 
 def _search(

@@ -65,7 +65,6 @@ with open_dagster_pipes() as pipes:
 """
 
 
-@pytest.mark.filterwarnings("ignore")  # Pipes warns that it is a preview
 def test_what_the_child_reports_is_the_assets_own(tmp_path):
     result = materialize(tmp_path, REPORTS)
     (event,) = result.get_asset_materialization_events()
@@ -73,7 +72,6 @@ def test_what_the_child_reports_is_the_assets_own(tmp_path):
     assert event.materialization.tags["dagster/data_version"] == "m1"
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_failed_child_is_told_by_its_last_line(tmp_path):
     with pytest.raises(PipelineError, match=r"^12 rows would reach the trainer .*child\.log"):
         materialize(tmp_path, "raise SystemExit('12 rows would reach the trainer')")
