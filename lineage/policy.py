@@ -102,4 +102,3 @@ def read_policy() -> Policy:
         BadSetting: The file is missing, or allows a tag that it does not name.
     """
     return Policy(read_settings(GovernanceSettings, "governance.yaml"))
-

@@ -198,7 +198,7 @@ def load_pair(name: str, model_class: Any, tokenizer_class: Any) -> tuple[Any, A
         reason = " ".join(str(error).split())[:160]
         raise BadInput(
             f"{name} cannot be loaded as a causal language model ({reason}); give a model folder, or a hub name "
-            "that is in the local cache."
+            "that is in the local cache (HF_HUB_OFFLINE=0 lets it be fetched)."
         ) from error
     if not tokenizer.chat_template:
         raise BadInput(f"the tokenizer of {name} has no chat template; give a chat model, or add one to its folder.")

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from store.errors import BadInput, WrongUse
+from store.errors import BadInput
 from store.home import Home
 from store.ids import stable_id
 from training.model_card import ModelCard, read_model_card, write_model_card
@@ -64,19 +64,23 @@ def save_model(
 
 
 def untrained_model(home: Home, trained: "TrainedModel | Path | str", out_dir: Path | str, *, now: datetime) -> Path:
-    """Make the untrained control of a model: the same tokenizer and the weights that its training began with.
+    """The untrained control of a model: the same tokenizer and the weights that its training began with.
 
-    Registered without a run, so that a search can name it.
+    Made into `out_dir` and registered without a run, so that a search can name it; made again, it is the same.
+    For a model that started from another one, that other one is the control, and nothing is made.
 
     Args:
         home: Where it is registered.
         trained: A run's result, or the folder of a model that was trained here.
-        out_dir: A new folder.
+        out_dir: Where the control goes.
         now: When.
+
+    Returns:
+        The control's folder (or its hub name, where the model started from one).
 
     Raises:
         BadInput: The folder is no model that was trained here.
-        WrongUse: The model started from another model, which is itself the control.
+        WrongUse: `out_dir` is the model's own folder.
     """
     source = Path(trained) if isinstance(trained, (Path, str)) else trained.model_dir
     target = Path(out_dir)
@@ -84,7 +88,7 @@ def untrained_model(home: Home, trained: "TrainedModel | Path | str", out_dir: P
     if card is None:
         raise BadInput(f"{source} has no espalier_model.json; name the folder of a model that `espalier train` wrote.")
     if card.base_model is not None:
-        raise WrongUse(f"{source} started from {card.base_model}; that model is the untrained control.")
+        return Path(card.base_model)
     reset_weights(source, target, seed=card.seed)
     control, _ = _card(
         target,

@@ -11,26 +11,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
+from lineage.access import log_access
 from lineage.policy import Policy, read_policy
 from store.delta import Tables
 from store.errors import BadInput, FlaggedByRetraction, HomeNotUsable, NotEnoughData, WrongUse
 from store.home import Home
-from store.ids import canonical_json, sha256_text, stable_id
+from store.ids import canonical_json
 from store.settings import read_settings
-from training.current_reach import demand_current, input_versions, newly_reached, tags_now
+from training.current_reach import demand_current, newly_reached, tags_now
 from training.example_rows import Examples, examples_of, form_of
 from training.registry import register_dataset
 from training.snapshot_card import card_text
-from training.snapshot_files import WRITER, write_splits
+from training.snapshot_files import write_splits
 from training.snapshot_folder import MANIFEST_FILE, manifest_id, open_snapshot
-from training.splits import RULE, DatasetSettings
+from training.snapshot_manifest import PinnedView, make_manifest, pin_view, union_over
+from training.splits import DatasetSettings
 from views.registry import declare_views, view_schema
 
-MANIFEST_VERSION = 1
 Progress = Callable[[str], None]
 
 
@@ -90,7 +90,7 @@ def export_view(
     declare_views(tables)
     _demand_purpose(tables, policy, view, principal, purpose, now)
     demand_current(tables)
-    pinned = _pin(tables, view, version)
+    pinned = pin_view(tables, view, version)
     say(f"reading {view} version {pinned.version}")
     rows = tables.read(view, version=pinned.version)
     rows = rows.sort_by([(column, "ascending") for column in view_schema(view).key])
@@ -109,37 +109,24 @@ def export_view(
     return snapshot
 
 
-@dataclass(frozen=True)
-class _Pinned:
-    """A view version and what it was made from."""
-
-    version: int
-    data_version: int
-    view_digest: str | None  # of the view's SQL and parameters
-    inputs: dict[str, int]  # table → its version, through the view's own inputs too
-
-
-def _pin(tables: Tables, view: str, version: int | None) -> _Pinned:
-    latest = tables.open(view, version=version).version()
-    commits = {commit["version"]: commit["metadata"] for commit in tables.history(view)}
-    metadata = commits.get(latest, {})
-    return _Pinned(
-        latest,
-        int(metadata.get("data_version", latest)),
-        metadata.get("view_digest"),
-        input_versions(tables, view, metadata),
-    )
-
-
 def _demand_purpose(tables: Tables, policy: Policy, view: str, principal: str, purpose: str, now: datetime) -> None:
     """Refuse a principal or purpose outright, and write down that it was asked."""
     decision = policy.check(principal, purpose, ())
     if not decision.allowed:
-        _log_access(tables, policy.digest, view, principal, purpose, 0, {f"policy: {decision.reason}": 1}, now)
+        log_access(
+            tables,
+            principal=principal,
+            purpose=purpose,
+            relation=view,
+            policy_digest=policy.digest,
+            num_allowed=0,
+            left_out={f"policy: {decision.reason}": 1},
+            now=now,
+        )
     policy.demand(principal, purpose)
 
 
-def _demand_not_reached(tables: Tables, view: str, pinned: _Pinned, rows: pa.Table) -> None:
+def _demand_not_reached(tables: Tables, view: str, pinned: PinnedView, rows: pa.Table) -> None:
     """Refuse rows that a retraction reached after they were made: law 3 holds for old versions too."""
     reached = newly_reached(tables, pinned.inputs.get("node_reach"))
     if reached:
@@ -152,7 +139,7 @@ def _demand_not_reached(tables: Tables, view: str, pinned: _Pinned, rows: pa.Tab
             )
 
 
-def _demand_rows(examples: Examples, view: str, pinned: _Pinned) -> None:
+def _demand_rows(examples: Examples, view: str, pinned: PinnedView) -> None:
     if not examples.rows:
         reasons = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "nothing left out"
         raise NotEnoughData(
@@ -164,7 +151,7 @@ def _demand_rows(examples: Examples, view: str, pinned: _Pinned) -> None:
 def _write(
     directory: Path,
     view: str,
-    pinned: _Pinned,
+    pinned: PinnedView,
     examples: Examples,
     request: dict[str, str],
     tables: Tables,
@@ -179,7 +166,7 @@ def _write(
         partial.mkdir()
         say(f"writing {len(examples.rows)} rows")
         splits = write_splits(examples, partial, settings)
-        manifest = _manifest(view, pinned, examples, request, splits, settings, tables)
+        manifest = make_manifest(view, pinned, examples, request, splits, settings, tables)
         dataset_id = manifest_id(manifest)
         (partial / MANIFEST_FILE).write_text(canonical_json(manifest) + "\n", encoding="utf-8")
         (partial / "README.md").write_text(card_text(manifest, dataset_id=dataset_id), encoding="utf-8")
@@ -199,51 +186,6 @@ def _write(
         examples.form,
         {split: content["rows"] for split, content in splits.items()},
     )
-
-
-def _manifest(
-    view: str,
-    pinned: _Pinned,
-    examples: Examples,
-    request: dict[str, str],
-    splits: dict[str, Any],
-    settings: DatasetSettings,
-    tables: Tables,
-) -> dict[str, Any]:
-    sources = _union(examples, "source_node_ids")
-    return {
-        "manifest_version": MANIFEST_VERSION,
-        "view": view,
-        "form": examples.form,
-        "view_version": pinned.version,
-        "data_version": pinned.data_version,
-        "view_digest": pinned.view_digest,
-        "input_versions": pinned.inputs,
-        "policy": request,
-        "split": {"rule": RULE, "salt": settings.split_salt, "test_percent": settings.test_percent},
-        "splits": splits,
-        "rows": len(examples.rows),
-        "left_out": examples.left_out,
-        "columns": examples.columns.names,
-        "tags": _union(examples, "tags"),
-        "fitness_bases": sorted({row["fitness_basis"] for row in examples.rows if row["fitness_basis"] is not None}),
-        "retractions": _retractions_in_force(tables, pinned),
-        "num_source_nodes": len(sources),
-        "source_nodes_digest": sha256_text(canonical_json(sources)),
-        "writer": {**WRITER, "pyarrow": pa.__version__, "rows_per_group": settings.rows_per_group},
-    }
-
-
-def _retractions_in_force(tables: Tables, pinned: _Pinned) -> list[str]:
-    version = pinned.inputs.get("node_reach")
-    if version is None:
-        return []
-    reach = tables.read("node_reach", version=version, columns=["retraction_id"])
-    return sorted(set(reach["retraction_id"].to_pylist()))
-
-
-def _union(examples: Examples, column: str) -> list[str]:
-    return sorted({value for row in examples.rows for value in row[column]})
 
 
 def _move_into_place(partial: Path, directory: Path, dataset_id: str) -> None:
@@ -274,7 +216,7 @@ def _register(
     home: Home,
     tables: Tables,
     view: str,
-    pinned: _Pinned,
+    pinned: PinnedView,
     examples: Examples,
     snapshot: Snapshot,
     request: dict[str, str],
@@ -295,37 +237,21 @@ def _register(
                 "view_version": pinned.version,
                 "data_version": pinned.data_version,
                 "num_rows": snapshot.rows,
-                "source_node_ids": _union(examples, "source_node_ids"),
-                "tags": _union(examples, "tags"),
+                "source_node_ids": union_over(examples, "source_node_ids"),
+                "tags": union_over(examples, "tags"),
                 "principal": request["principal"],
                 "purpose": request["purpose"],
                 "manifest": snapshot.manifest.read_text(encoding="utf-8").strip(),
                 "created_at": now,
             },
         )
-    _log_access(
-        tables, request["digest"], view, request["principal"], request["purpose"], snapshot.rows, snapshot.left_out, now
+    log_access(
+        tables,
+        principal=request["principal"],
+        purpose=request["purpose"],
+        relation=view,
+        policy_digest=request["digest"],
+        num_allowed=snapshot.rows,
+        left_out=snapshot.left_out,
+        now=now,
     )
-
-
-def _log_access(
-    tables: Tables,
-    policy_digest: str,
-    view: str,
-    principal: str,
-    purpose: str,
-    num_allowed: int,
-    left_out: dict[str, int],
-    now: datetime,
-) -> None:
-    row = {
-        "principal": principal,
-        "purpose": purpose,
-        "relation": view,
-        "policy_digest": policy_digest,
-        "num_allowed": num_allowed,
-        "left_out": canonical_json(left_out),
-        "recorded_at": now,
-    }
-    row["access_id"] = stable_id("access", canonical_json({**row, "recorded_at": now.isoformat()}))
-    tables.upsert("access_log", pa.Table.from_pylist([row], schema=tables.schema("access_log").columns))

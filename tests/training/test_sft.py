@@ -115,8 +115,7 @@ def test_a_run_can_start_from_a_model_folder_and_inherits_its_tags(trained, worl
     row = find_model(world.home, model.model_id)
     assert (row["base_model"], row["turns"], row["tags"]) == (str(base), "path", ["internal", "licence:mit"])
     assert row["tokenizer_digest"] == card["tokenizer_digest"]
-    with pytest.raises(WrongUse, match="that model is the untrained control"):
-        untrained_model(world.home, model, world.folder / "untrained", now=NOW)
+    assert untrained_model(world.home, model, world.folder / "untrained", now=NOW) == base
 
 
 # ---- rows that reach the trainer -------------------------------------------------------------------------
