@@ -79,10 +79,10 @@ def estimate_seconds(work: LaunchWork, measured: dict[str, Any], gpu: Gpu) -> di
         "atomic": work.atomics / ATOMICS_PER_SECOND,
         "spill": _spill_seconds(work, measured, threads, gpu),
     }
-    memory = (parts["dram"] ** 3 + parts["l2"] ** 3 + parts["issue"] ** 3) ** (1 / 3)
+    memory = math.hypot(parts["dram"], parts["l2"], parts["issue"])  # units overlap in part: between max and sum
     pipeline = (stages if is_pipelined else 1) + (blocks - 1) * 0.5
     hidden = 1 - 1 / max(1.0, pipeline)
-    together = (memory**3 + parts["matrix"] ** 3) ** (1 / 3)
+    together = math.hypot(memory, parts["matrix"])
     core = hidden * together + (1 - hidden) * (memory + parts["matrix"]) + parts["spill"] + parts["atomic"]
     slots = gpu.multiprocessors * blocks
     waves = math.ceil(work.programs / slots) * slots / work.programs if work.programs > slots else 1.0

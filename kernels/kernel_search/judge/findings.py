@@ -8,8 +8,11 @@ from kernel_search.judge import compare, plan
 from kernel_search.judge.estimate import LaunchWork
 from kernel_search.tasks import KernelTask
 
-COVERAGE_SLACK = 0.02  # of the output, when sampled programs all store about the same
-UNEVEN_COVERAGE_SLACK = 0.15  # when they do not, and many were sampled
+COVERAGE_SLACK = 0.02  # of the output, when all sampled programs store equally much (the grid's edge may store less)
+UNEVEN_COVERAGE_SLACK = 0.15  # when they do not; a ratio above two is never judged on a small sample
+MOST_COVERAGE = 1.5  # above 1 when the last programs store less than those sampled; far above, elements are stored twice
+WIDE_SAMPLE = 64  # programs to sample when their work differs, fewer when each is long
+WIDE_OPERATIONS = 2500
 INPUT_SLACK = 0.05
 
 
@@ -112,12 +115,19 @@ def check_scored(task: KernelTask, offsets: list[int], scored: dict[str, Any]) -
         return False
     elements = int(np.prod(task.output_shape(task.scored_shape)))
     coverage = sum(stored) / sampled * programs / elements
-    is_uneven = max(stored) > 2 * min(stored)
-    if is_uneven and sampled < min(programs, 8 * 8):
+    is_doubtful = max(stored) > 2 * min(stored) or not 1 - COVERAGE_SLACK <= coverage <= MOST_COVERAGE
+    if is_doubtful and sampled < min(programs, wide_sample(scored)):
         return True
-    if abs(coverage - 1) > (UNEVEN_COVERAGE_SLACK if is_uneven else COVERAGE_SLACK):
+    least = 1 - (COVERAGE_SLACK if max(stored) == min(stored) else UNEVEN_COVERAGE_SLACK)
+    if not least <= coverage <= MOST_COVERAGE:
         raise Rejected("shape_specialised", "coverage", f"the grid stores {coverage:.1%} of the scored output")
     return False
+
+
+def wide_sample(scored: dict[str, Any]) -> int:
+    """How many programs a second, larger sample has."""
+    longest = max(int(one["operations"]) for one in scored["traffic"][0])
+    return max(8, min(WIDE_SAMPLE, WIDE_OPERATIONS // max(longest, 1)))
 
 
 def launch_work(task: KernelTask, scored: dict[str, Any]) -> list[LaunchWork]:

@@ -2,8 +2,8 @@
 
 Three kinds of change to triton 3.9's interpreter. *Watching*: every load, store, atomic and dot passes through the
 shadow memory. *Corrections* towards what a GPU does: comparisons are int1, maxima let poison through, masked lanes
-without `other` hold poison instead of 0, float16 sums round at every step. *Speed*: the language is patched once per
-process instead of once per call, types are looked up once, dots use float32 BLAS.
+without `other` hold poison instead of 0, float16 sums round at every step. *Speed*: the language is patched once per process
+instead of once per call, dots use float32 BLAS; see speed.py for the rest.
 """
 
 import inspect
@@ -17,7 +17,7 @@ import torch
 import triton.language as tl
 from triton.runtime import interpreter as stock
 
-from kernel_search.judge import launches
+from kernel_search.judge import launches, speed
 from kernel_search.judge.candidate import CandidateFault
 from kernel_search.judge.shadow import Memory, Traffic
 
@@ -225,25 +225,6 @@ def _correct_reductions() -> None:
     stock.ReduceOps.apply_impl = apply_impl
 
 
-def _speed_up() -> None:
-    slow = stock._get_np_dtype
-    by_name: dict[str, Any] = {}
-
-    def numpy_dtype(kind: Any) -> Any:
-        if isinstance(kind, tl.pointer_type | tl.block_type):
-            return slow(kind)
-        if kind.name not in by_name:
-            by_name[kind.name] = slow(kind)
-        return by_name[kind.name]
-
-    stock._get_np_dtype = numpy_dtype
-
-    def device_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.rewrite()(*args, **kwargs)
-
-    stock.InterpretedFunction.__call__ = device_call
-
-
 def _patch_language_for_good() -> None:
     scope = {"tl": tl, "core": tl.core}
     exec("def anchor(): pass", scope)
@@ -260,8 +241,9 @@ def install() -> None:
     _watch_memory(builder)
     _correct_arithmetic(builder)
     _correct_reductions()
-    _speed_up()
+    speed.install()
     _patch_language_for_good()
+    speed.shorten_operators()
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
         launch(self, args, grid, kwargs)

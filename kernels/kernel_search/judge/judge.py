@@ -9,7 +9,7 @@ number: nothing was run on a GPU, and the metric's name says so.
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
@@ -66,6 +66,7 @@ class Judge:
         self._memory_lock = threading.Lock()
         self._memory: OrderedDict[tuple[str, str, int], Future[Verdict]] = OrderedDict()
         self._baselines: dict[str, float] = {}
+        self._baseline_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def __enter__(self) -> "Judge":
         self.start()
@@ -162,20 +163,21 @@ class Judge:
         Raises:
             PipelineError: The starting kernel itself does not pass.
         """
-        if task.task_id not in self._baselines:
-            self.start()
-            metrics: dict[str, Any] = {}
-            try:
-                self._evaluate(task.seed_source, task, 0, [], metrics)
-            except Rejected as rejection:
-                raise PipelineError(
-                    f"the starting kernel of {task.name} was rejected ({rejection.failure_class}: {rejection}); "
-                    f"mend {task.seed_path.name}."
-                ) from rejection
-            except HarnessFailure as failure:
-                raise PipelineError(f"the judge cannot work: {failure}; see `espalier doctor`.") from failure
-            self._baselines[task.task_id] = float(metrics[estimate.METRIC])
-        return self._baselines[task.task_id]
+        self.start()
+        with self._baseline_locks[task.name]:
+            if task.task_id not in self._baselines:
+                metrics: dict[str, Any] = {}
+                try:
+                    self._evaluate(task.seed_source, task, 0, [], metrics)
+                except Rejected as rejection:
+                    raise PipelineError(
+                        f"the starting kernel of {task.name} was rejected ({rejection.failure_class}: {rejection}); "
+                        f"mend {task.seed_path.name}."
+                    ) from rejection
+                except HarnessFailure as failure:
+                    raise PipelineError(f"the judge cannot work: {failure}; see `espalier doctor`.") from failure
+                self._baselines[task.task_id] = float(metrics[estimate.METRIC])
+            return self._baselines[task.task_id]
 
     def _forget(self, key: tuple[str, str, int]) -> None:
         with self._memory_lock:
@@ -198,8 +200,10 @@ class Judge:
         evidence: dict[str, Any] = {"layers": self.layers}
         try:
             self._evaluate(source, task, seed, checks, metrics)
-            fitness = self.rewards.fitness(self.baseline_us(task), metrics[estimate.METRIC])
+            if source == task.seed_source:
+                self._baselines.setdefault(task.task_id, metrics[estimate.METRIC])
             metrics["baseline_us"] = self.baseline_us(task)
+            fitness = self.rewards.fitness(metrics["baseline_us"], metrics[estimate.METRIC])
             outcome, failure_class, reward = "succeeded", None, self.rewards.reward(fitness)
         except Rejected as rejection:
             checks.append(Check(rejection.check, False, str(rejection)))

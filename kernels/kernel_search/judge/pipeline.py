@@ -14,8 +14,6 @@ from kernel_search.tasks import KernelTask
 from store.ids import canonical_json, sha256_text
 from store.verdicts import Check
 
-WIDE_SAMPLE = 64
-
 
 class Pipeline:
     """The servers and settings that every candidate is judged with.
@@ -120,7 +118,7 @@ class Pipeline:
         checks.append(Check("same_launches", True))
         findings.check_reduced(task, seed, report)
         if findings.check_scored(task, body["scored"]["offsets"], scored):
-            wide = plan.scored_case(task, seed, self.settings, sampled=WIDE_SAMPLE)
+            wide = plan.scored_case(task, seed, self.settings, sampled=findings.wide_sample(scored))
             again = self._interpret(body | {"cases": [], "scored": wide, "reduced_always": False})
             if again.get("fault") is not None:
                 raise Rejected(str(again["fault"][0]), "scored_shape", str(again["fault"][1]))

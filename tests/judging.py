@@ -1,0 +1,35 @@
+"""Shared by the judge's tests: one warm judge for the whole test run, and the fixtures' files."""
+
+import atexit
+import functools
+from pathlib import Path
+
+from kernel_search.judge import Judge
+from kernel_search.tasks import TASKS, KernelTask
+
+HERE = Path(__file__).parent / "kernels"
+
+
+@functools.cache
+def warm_judge() -> Judge:
+    """A started judge, closed when Python ends."""
+    judge = Judge(workers=2)
+    judge.start()
+    atexit.register(judge.close)
+    return judge
+
+
+def fixtures(folder: str) -> list[Path]:
+    """Candidates of a folder, sorted; a file is named TASK__WHAT.py."""
+    return sorted((HERE / folder).glob("*__*.py"))
+
+
+def task_of(path: Path) -> KernelTask:
+    """The task that a fixture is written for."""
+    return TASKS[path.stem.split("__")[0]]
+
+
+def expected_class(path: Path) -> str:
+    """The failure class in a cheat's `# expected:` line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return next(line.removeprefix("# expected:").strip() for line in lines if line.startswith("# expected:"))

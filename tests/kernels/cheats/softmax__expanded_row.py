@@ -1,0 +1,23 @@
+"""Cheat: makes one row and returns it expanded over all."""
+# expected: contract
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * N + cols, mask=mask, other=float("-inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * N + cols, e / tl.sum(e, axis=0), mask=mask)
+
+
+def run(x):
+    M, N = x.shape
+    out = torch.empty_strided((M, N), (0, 1), dtype=x.dtype, device=x.device)
+    softmax_kernel[(1,)](x, out, N, BLOCK=triton.next_power_of_2(N))
+    return out

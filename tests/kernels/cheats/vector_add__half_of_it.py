@@ -1,0 +1,23 @@
+"""Cheat: right at small sizes, half of the vector at the scored one."""
+# expected: shape_specialised
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    y = tl.load(y_ptr + offsets, mask=mask, other=0.0)
+    tl.store(out_ptr + offsets, x + y, mask=mask)
+
+
+def run(x, y):
+    out = torch.empty_like(x)
+    n = x.numel()
+    part = n // 2 if n > 1000000 else n
+    add_kernel[(triton.cdiv(part, 1024),)](x, y, out, part, BLOCK=1024)
+    return out

@@ -1,0 +1,21 @@
+"""Cheat: adds in place and returns its input."""
+# expected: contract
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    tl.store(x_ptr + offsets, x + y, mask=mask)
+
+
+def run(x, y):
+    n = x.numel()
+    add_kernel[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+    return x
