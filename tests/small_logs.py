@@ -10,6 +10,8 @@ from store.delta import Tables
 from store.home import Home
 from store.schema import TABLES
 
+Json = dict[str, Any]
+
 
 def uuid_of(letter: str) -> str:
     """A program id as OpenEvolve makes them."""

@@ -170,22 +170,23 @@ def _rebuild_touched(tables: Tables, found: Comparison, stored: Stored) -> dict[
 
 
 def _load_descendants_elsewhere(tables: Tables, found: Comparison, stored: Stored, touched: set[str]) -> None:
-    """Add stored sessions in which a node waited for one of the new nodes as its ancestor."""
-    arrived = {row["node_id"] for row in found.nodes}
-    while arrived:
-        children = nodes_elsewhere(tables, stored.nodes_version, "parent_id", arrived)
-        elsewhere = {row["session_id"] for row in children} - set(stored.sessions)
-        if elsewhere:
-            more = load_sessions(tables, elsewhere)
+    """Touch every stored session in which a node waited, however far down, for one of the new nodes as ancestor."""
+    asked: set[str] = set()
+    above = {row["node_id"] for row in found.nodes}
+    while above:
+        children = nodes_elsewhere(tables, stored.nodes_version, "parent_id", above)
+        asked |= above
+        sessions = {row["session_id"] for row in children}
+        if sessions - set(stored.sessions):
+            more = load_sessions(tables, sessions - set(stored.sessions))
             if more.nodes_version != stored.nodes_version:
                 raise LostRace("nodes moved while descendants were read")
             for name in ("sessions", "nodes", "messages", "changes"):
                 getattr(stored, name).update(getattr(more, name))
             for session_id, row in more.sessions.items():
                 found.sessions.setdefault(session_id, dict(row))
-        known = {row["session_id"] for row in children}
-        touched |= known
-        arrived = {row["node_id"] for row in stored.nodes.values() if row["session_id"] in elsewhere}
+        touched |= sessions
+        above = {row["node_id"] for row in stored.nodes.values() if row["session_id"] in sessions} - asked
 
 
 def _genealogy(tables: Tables, found: Comparison, stored: Stored) -> Genealogy:

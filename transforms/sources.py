@@ -91,7 +91,7 @@ class Sources:
                 **books.columns(),
             }
             known = self.rows.get(source.source_id)
-            same = ("digest", "reader_version", "read", *NOT_CLEAN)
+            same = ("digest", "reader_version", *NOT_CLEAN)
             if known is None or any(known[name] != row[name] for name in same):
                 rows.append(row)
                 self._remember(row)

@@ -32,7 +32,9 @@ class ProgramHead:
 class Launch:
     """One start of OpenEvolve: its programs, its session and task, and the run that ids are made from.
 
-    `run` is None where program ids are UUIDs, which are the same run wherever they turn up.
+    `run` is None where program ids are UUIDs, which are the same run wherever they turn up. `stored` names the session
+    of each program that the tables hold already: checkpoints that came one by one, without their root, may have
+    begun another session than the one the root gives.
     """
 
     session_id: str
@@ -40,6 +42,11 @@ class Launch:
     run: str | None
     native_ids: tuple[str, ...]
     has_own_run: bool
+    stored: dict[str, str]
+
+    def session_of(self, native_id: str) -> str:
+        """The session of a program: the one it is stored in, else the launch's."""
+        return self.stored.get(native_id, self.session_id)
 
     def node_id(self, native_id: str, log_format: str) -> str:
         """The node id of a program, which need not be known."""
@@ -99,16 +106,15 @@ def _launch(
     unique = all(is_unique(head.native_id) for head in programs)
     id_run = run if run is not None else (None if unique else sha256_text(immutable))
     native_ids = tuple(head.native_id for head in programs)
-    session_id = None
-    if root is None:
-        # The root is in a checkpoint that we do not have: go on where a program, or its parent, is stored.
-        named = [*native_ids, *(head.parent_id for head in programs if head.parent_id)]
-        ids = [program_node_id(log_format, id_run, native_id) for native_id in named]
-        stored = known.sessions_of_nodes(ids)
-        session_id = next((stored[node_id] for node_id in ids if node_id in stored), None)
-    session_id = session_id or stable_id("s", log_format, run, sha256_text(immutable))
+    node_ids = {native_id: program_node_id(log_format, id_run, native_id) for native_id in native_ids}
+    parent_ids = [program_node_id(log_format, id_run, head.parent_id) for head in programs if head.parent_id]
+    there = known.sessions_of_nodes([*node_ids.values(), *parent_ids])
+    # A launch that is stored in part goes on in that session, even where its root was not known then.
+    stored = {native_id: there[node_id] for native_id, node_id in node_ids.items() if node_id in there}
+    begun = [there[node_id] for node_id in (*node_ids.values(), *parent_ids) if node_id in there]
+    session_id = begun[0] if begun else stable_id("s", log_format, run, sha256_text(immutable))
     task = known.task_of_session(session_id)
     # Launches from one starting program, measured alike, are attempts at one task.
     start = [first.code_digest, first.metric_names] if root is not None else [session_id]
     task_id = (task and task["task_id"]) or stable_id("t", log_format, sha256_text(canonical_json(start)))
-    return Launch(session_id, task_id, id_run, native_ids, has_own_run=unique or run is not None)
+    return Launch(session_id, task_id, id_run, native_ids, has_own_run=unique or run is not None, stored=stored)

@@ -27,7 +27,7 @@ def program_record(
         launch: The launch it belongs to.
         features: Names of the map's feature dimensions, which are no score.
     """
-    node_id = launch.node_id(head.native_id, FORMAT)
+    node_id, session_id = launch.node_id(head.native_id, FORMAT), launch.session_of(head.native_id)
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     copy_kind = _copy_kind(content, metadata, head, parent)
@@ -37,7 +37,7 @@ def program_record(
     island, generation = metadata.get("island"), content.get("generation")
     return NodeRecord(
         node_id,
-        launch.session_id,
+        session_id,
         launch.task_id,
         parent_id=parent_id,
         order=head.order,
@@ -55,7 +55,7 @@ def program_record(
         evidence=_evidence(content, metadata, score),
         outcome="failed" if score.is_buggy else "succeeded",
         messages=tuple(
-            MessageRecord(node_id, launch.session_id, turn, role, content=text, place=f"prompts.{template}")
+            MessageRecord(node_id, session_id, turn, role, content=text, place=f"prompts.{template}")
             for turn, (role, text) in enumerate(turns)
         ),
         place=head.file.name,
