@@ -113,6 +113,12 @@ class Engine:
             self._scanned[alias] = self.pins[name]
         return alias
 
+    def replace(self, name: str, rows: pa.Table) -> None:
+        """Let `scan` answer with these rows instead of those of the pinned version."""
+        self.keep(f"replaced_{name}", rows)
+        self.run(f"create or replace temp view every_{name} as select * from replaced_{name}")
+        self._scanned[f"every_{name}"] = self.pins[name]
+
     def select_from(self, name: str, scope: Scope = EVERYTHING, *, version: int | None = None) -> str:
         """A select over a table's rows in the scope at its pinned version, or another one."""
         fields = self.tables.schema(name).columns

@@ -150,6 +150,13 @@ class ReachWalk:
         tree = spread(seeds, edges_from(self.engine), lambda _, kind: kind in ("parent", "copy"))
         return {node_id for _, node_id in tree}
 
+    def reached_by(self, retraction: Retraction) -> set[str]:
+        """Every node that a retraction reaches, in force or not."""
+        seeds = {("reached", node_id) for node_id in self.scope_nodes(retraction)}
+        follows_all = retraction.kind == "withdraw"
+        reached = spread(seeds, edges_from(self.engine), lambda _, edge: follows_all or edge == "copy")
+        return {node_id for _, node_id in reached}
+
     def _touched(self, changes: ReachChanges) -> set[str]:
         """Retractions whose reach may be another than it was."""
         again = set(changes.named)
