@@ -79,4 +79,8 @@ def _draw(console: Console, content: dict[str, Any], title: str) -> None:
     draw_fields(console, fields, title=title)
     for name, values in nested.items():
         if values:
-            draw_fields(console, values, title=f"\n{name.replace('_', ' ')}")
+            shown = {
+                key: f"{len(value)} points, in --json" if isinstance(value, list) else value
+                for key, value in values.items()
+            }
+            draw_fields(console, shown, title=f"\n{name.replace('_', ' ')}")

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from cli.program import Answer, Call, command
+from store.home import Home
 
 ActorOption = Annotated[
     str | None, typer.Option("--actor", help="Who decides [the user of this machine].", show_default=False)
@@ -38,8 +39,9 @@ def retract(
     """Take something back: it leaves every view at its next refresh, and may be reinstated."""
     from lineage.retract import retract as add_retraction
 
+    home = call.existing_home()
     retraction = add_retraction(
-        call.existing_home(),
+        home,
         scope_kind=scope,
         scope_id=scope_id,
         kind=kind,
@@ -47,8 +49,9 @@ def retract(
         actor=actor or getpass.getuser(),
         now=call.now,
     )
-    content = _content(retraction)
-    return Answer(content, lambda console: _draw(console, content, "Retracted"))
+    content = _content(home, retraction)
+    done = "Retracted" if retraction.is_new else "Was retracted already"
+    return Answer(content, lambda console: _draw(console, content, done))
 
 
 def reinstate(
@@ -60,22 +63,29 @@ def reinstate(
     """Take a retraction back: what it reached returns at the next refresh."""
     from lineage.retract import reinstate as take_back
 
-    retraction = take_back(
-        call.existing_home(), retraction_id, reason=reason, actor=actor or getpass.getuser(), now=call.now
-    )
-    content = _content(retraction)
-    return Answer(content, lambda console: _draw(console, content, "Reinstated"))
+    home = call.existing_home()
+    retraction = take_back(home, retraction_id, reason=reason, actor=actor or getpass.getuser(), now=call.now)
+    content = _content(home, retraction)
+    done = "Reinstated" if retraction.is_new else "Was reinstated already"
+    return Answer(content, lambda console: _draw(console, content, done))
 
 
-def _content(retraction: Any) -> dict[str, Any]:
+def _content(home: Home, retraction: Any) -> dict[str, Any]:
     from cli.output import plain
+    from lineage.reached import reached_by
 
     content: dict[str, Any] = plain(retraction)
-    return content
+    return {**content, "reached": plain(reached_by(home, retraction.node_ids))}
 
 
 def _draw(console: Console, content: dict[str, Any], title: str) -> None:
     from cli.output import draw_fields
 
-    draw_fields(console, content, title=title)
-    console.print("`espalier refresh` brings the views up to date.")
+    shown = {key: content[key] for key in ("retraction_id", "scope_kind", "scope_id", "kind", "reinstates")}
+    draw_fields(console, {key: value for key, value in shown.items() if value is not None}, title=title)
+    reached = content["reached"]
+    counts: dict[str, Any] = {"nodes": len(content["node_ids"])}
+    counts |= {f"rows of {name}": count for name, count in {**reached["tables"], **reached["views"]}.items()}
+    counts |= {name: ", ".join(reached[name]) or "none" for name in ("datasets", "runs", "models")}
+    draw_fields(console, counts, title="\nReaches, as things stand")
+    console.print("\n`espalier refresh` brings the views up to date.")

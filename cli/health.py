@@ -47,7 +47,7 @@ def _draw_status(console: Console, content: dict[str, Any]) -> None:
     rows = [
         [
             session["session_id"],
-            session["task_id"],
+            session["task"],
             f"{session['algorithm']} · {session['model']}",
             session["status"],
             f"{session['attempts_settled']} of {session['attempts_limit']}",

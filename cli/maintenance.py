@@ -49,7 +49,8 @@ def explain(call: Call, view: Annotated[str, typer.Argument(metavar="VIEW", help
 def _draw_results(console: Console, views: dict[str, dict[str, Any]]) -> None:
     from cli.output import draw_table
 
-    draw_table(console, ["view", *RESULT], [[name, *(result[key] for key in RESULT)] for name, result in views.items()])
+    rows = [[name, *(result[key] for key in RESULT)] for name, result in views.items()]
+    draw_table(console, ["view", *RESULT], rows, characters=300)
 
 
 def _draw_plan(console: Console, view: str, content: dict[str, Any]) -> None:

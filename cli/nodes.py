@@ -86,7 +86,7 @@ def _draw_as_of(console: Console, content: dict[str, Any]) -> None:
     from cli.output import draw_fields, draw_table
 
     title = f"{content['node_id']} at step {content['step']}, as known at {content['known_at']}"
-    draw_fields(console, content["fields"], title=title)
+    draw_fields(console, content["fields"] or {"nothing": "it was not there yet"}, title=title)
     if content["ancestors"]:
         ancestors = [_plain_row(ancestor) for ancestor in content["ancestors"]]
         headers = list(dict.fromkeys(key for row in ancestors for key in row))

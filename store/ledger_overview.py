@@ -1,5 +1,6 @@
 """How the searches of a ledger stand: budgets, workers, stuck claims, failures by class. Reads, never writes."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,10 @@ PATIENCE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class SessionOverview:
-    """One session: its state, its budget, and what became of its attempts."""
+    """One session: its state, its budget, and what became of its attempts; `task` is the name it was started with."""
 
     session_id: str
+    task: str
     task_id: str
     algorithm: str
     model: str | None
@@ -92,6 +94,7 @@ def _sessions(connection: Connection) -> tuple[SessionOverview, ...]:
 def _overview(session: Any, count: Any, claims: Sequence[Any]) -> SessionOverview:
     return SessionOverview(
         session_id=session.session_id,
+        task=json.loads(session.config or "{}").get("task") or session.task_id,
         task_id=session.task_id,
         algorithm=session.algorithm,
         model=session.model,
