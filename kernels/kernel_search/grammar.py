@@ -221,8 +221,8 @@ _TILE = Offer(("16", "32", "64", "128"), ("8", "48", "256"))
 # In the order in which a prompt lists them.
 OFFERS: dict[str, dict[str, Offer]] = {
     "vector_add": {
-        "block": Offer(("128", "256", "512", "1024", "2048", "4096"), ("96", "1000", "32768")),
-        "unroll": Offer(("1", "2", "4", "8"), ("3",)),
+        "block": Offer(("128", "256", "512", "1024", "2048", "4096"), ("96", "1000", "16384")),
+        "unroll": Offer(("1", "2", "4"), ("3",)),
         "warps": _WARPS,
         "stages": _STAGES,
         "mask": _MASK,

@@ -215,3 +215,17 @@ def test_unknown_names_are_answered_with_the_known_ones(home, options):
     with pytest.raises(UnknownName, match="there are"):
         search(home, **options)
     assert not home.ledger_path.exists()
+
+
+@pytest.mark.slow
+def test_two_worker_processes_judge_for_real_and_share_one_session(home):
+    seen = []
+    summary = run_search(
+        home, task="vector_add", steps=6, group_size=2, workers=2, progress=lambda *now: seen.append(now)
+    )
+    nodes = nodes_of(home, summary.session_id)
+    assert (summary.state, summary.attempts, len(nodes)) == ("done", 6, 7)
+    assert [node["step"] for node in nodes] == list(range(7))
+    assert summary.valid >= 1
+    assert json.loads(nodes[0]["metrics"])["est_us_h100_model_v1"] > 0
+    assert seen[-1] == (6, 6)
