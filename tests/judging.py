@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 
 from kernel_search.judge import Judge
+from kernel_search.judge.pipeline import Pipeline
 from kernel_search.tasks import TASKS, KernelTask
 
 HERE = Path(__file__).parent / "kernels"
@@ -16,6 +17,16 @@ def warm_judge() -> Judge:
     judge = Judge(workers=2)
     judge.start()
     atexit.register(judge.close)
+    return judge
+
+
+def impatient_judge(**settings: int) -> Judge:
+    """A judge on the same warm servers with other settings, such as a short CPU limit."""
+    warm = warm_judge()
+    changed = warm.settings.model_copy(update=settings)
+    judge = Judge(workers=1, settings=changed)
+    judge.layers = warm.layers
+    judge._pipeline = Pipeline(changed, warm._pipeline.compiler, warm._pipeline.interpreter, {})
     return judge
 
 
@@ -33,3 +44,15 @@ def expected_class(path: Path) -> str:
     """The failure class in a cheat's `# expected:` line."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return next(line.removeprefix("# expected:").strip() for line in lines if line.startswith("# expected:"))
+
+
+def honest(name: str) -> str:
+    """Text of an honest kernel, to be spoilt by a test."""
+    return (HERE / "honest" / f"{name}.py").read_text(encoding="utf-8")
+
+
+def spoilt(name: str, old: str, new: str) -> str:
+    """An honest kernel with one place changed; the place must exist."""
+    source = honest(name)
+    assert old in source, f"{old!r} is not in {name}"
+    return source.replace(old, new)

@@ -14,6 +14,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction
 
 from kernel_search.judge import candidate, launches, target
@@ -138,12 +139,20 @@ def _compile(kernel: JITFunction, launch: dict[str, Any], target_name: str) -> A
         raise CandidateFault("removed_api" if removed else "language", text) from error
     except AssertionError as error:
         raise CandidateFault("options", candidate.last_line(error)) from error
+    except PTXASError as error:
+        raise CandidateFault("ptxas", _assembler_line(str(error))) from error
+    except OutOfResources as error:
+        raise CandidateFault("resources", candidate.last_line(error)) from error
     except RuntimeError as error:
-        name = type(error).__name__
-        failure = "ptxas" if "PTXAS" in name or "ptxas" in str(error) else "resources" if "OutOfResources" in name else "lowering"
-        raise CandidateFault(failure, candidate.last_line(error)) from error
+        raise CandidateFault("lowering", candidate.last_line(error)) from error
     except Exception as error:
         raise CandidateFault("language", candidate.last_line(error)) from error
+
+
+def _assembler_line(text: str) -> str:
+    """The assembler's own complaint; the rest of its error names files and commands of this machine."""
+    lines = [line.strip() for line in text.splitlines() if line.startswith("ptxas") and ("error" in line or "fatal" in line)]
+    return re.sub(r"\S*/\S*", "…", lines[0])[:300] if lines else "ptxas refused the program"
 
 
 def measure(compiled: Any, scratch: Path, gpu: target.Gpu) -> dict[str, Any]:

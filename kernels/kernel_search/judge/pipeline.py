@@ -74,8 +74,8 @@ class Pipeline:
         if fault is not None and check != "interpret":
             message = str(fault[1])
             if fault[0] == "lowering":
-                errors = [line.strip() for line in reply.output.splitlines() if "error" in line]
-                message = f"{message}; {errors[0][-200:]}" if errors else message
+                errors = [line.partition("error: ")[2].strip() for line in reply.output.splitlines() if "error: " in line]
+                message = f"{message}; {errors[0][:200]}" if errors else message
             raise Rejected(str(fault[0]), "resources" if fault[0] == "resources" else check, message)
         return reply.result
 
