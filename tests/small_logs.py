@@ -1,6 +1,7 @@
 """Small exploration logs, written by hand, for the tests of ingest: every number can be checked on paper."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from store.home import Home
 from store.schema import TABLES
 
 Json = dict[str, Any]
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 def uuid_of(letter: str) -> str:

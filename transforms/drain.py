@@ -7,10 +7,11 @@ so its watermark says how far all tables are; a table that is further skips what
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.engine import make_url
 
-from store.delta import Commit, Tables
+from store.delta import Tables
 from store.home import Home
 from store.ids import canonical_json, sha256_text
 from store.ledger_rows import FeedEntry
@@ -18,7 +19,7 @@ from transforms.counts import IngestReport, SourceCounts
 from transforms.logs import ledger as reader
 from transforms.quarantine import quarantine_row
 from transforms.structure import Row, edges_of
-from transforms.write import WATERMARKS, Progress, commit_difference, kept_metadata, register_sessions
+from transforms.write import WATERMARKS, Progress, add_commit, commit_difference, kept_metadata, register_sessions
 
 ENTRIES_AT_ONCE = 100_000
 CLOSING_TABLE = "sources"
@@ -77,9 +78,10 @@ def _drain_entries(
     added: Counter[str] = Counter()
     counts = SourceCounts()
     counts.add("quarantined", len(feed.refused))
-    _number_sessions(tables, feed, added, say)
-    rows = {**feed.rows, "node_edges": edges_of(feed.rows["nodes"])}
     metadata = {WATERMARKS: {ledger_id: feed.last}}
+    _number_sessions(tables, feed, metadata, added)
+    say("numbered sessions")
+    rows = {**feed.rows, "node_edges": edges_of(feed.rows["nodes"])}
     changed = added["sessions"]
     for name in FED_ORDER:
         commit = commit_difference(
@@ -104,15 +106,14 @@ def _drain_entries(
     report.add_counts(counts)
 
 
-def _number_sessions(tables: Tables, feed: reader.FeedRows, added: Counter[str], say: Progress) -> None:
+def _number_sessions(tables: Tables, feed: reader.FeedRows, metadata: dict[str, Any], added: Counter[str]) -> None:
     """Give every row its cluster key; sessions seen for the first time get the next ones."""
     stated = {row["session_id"]: row for row in feed.rows["sessions"]}
     empty = dict.fromkeys(tables.schema("sessions").columns.names)
     # A long feed is read in stretches, and a session's row may stand in a later one.
     wanted = [stated.get(session_id, empty | {"session_id": session_id}) for session_id in feed.session_ids()]
-    numbered, commit = register_sessions(tables, wanted)
-    added["sessions"] += _inserted(commit)
-    say("numbered sessions")
+    numbered, commit = register_sessions(tables, wanted, metadata=metadata)
+    add_commit(added, "sessions", commit)
     for name in ("sessions", "nodes", "prompt_history", "change_log"):
         for row in feed.rows[name]:
             row["session_seq"] = numbered[row["session_id"]]["session_seq"]
@@ -157,10 +158,6 @@ def _keep_source(tables: Tables, ledger_id: str, source_id: str, feed: reader.Fe
 
 def _watermark(tables: Tables, name: str, ledger_id: str) -> int:
     return int(kept_metadata(tables, name).get(WATERMARKS, {}).get(ledger_id, 0))
-
-
-def _inserted(commit: Commit | None) -> int:
-    return commit.inserted if commit is not None else 0
 
 
 def _has_ledger(home: Home) -> bool:

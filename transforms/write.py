@@ -104,8 +104,15 @@ def add_commit(added: Counter[str], name: str, commit: Commit | None) -> None:
         added[name] += commit.inserted
 
 
-def register_sessions(tables: Tables, rows: list[Row]) -> tuple[dict[str, Row], Commit | None]:
+def register_sessions(
+    tables: Tables, rows: list[Row], *, metadata: dict[str, Any] | None = None
+) -> tuple[dict[str, Row], Commit | None]:
     """Give each session its cluster key, once and for all, under the optimistic commit of `sessions`.
+
+    Args:
+        tables: All tables.
+        rows: Session rows less session_seq.
+        metadata: Added to the userMetadata where all of them are new, so that this commit holds every one of them.
 
     Returns:
         (session_id to its stored row, the commit that added new ones). A known session keeps its row.
@@ -125,8 +132,9 @@ def register_sessions(tables: Tables, rows: list[Row]) -> tuple[dict[str, Row], 
         commit = None
         if numbered:
             inserts = to_arrow("sessions", numbered).append_column(CHANGE, pa.array(["insert"] * len(numbered)))
-            metadata = kept_metadata(tables, "sessions")
-            commit = tables.commit_rows("sessions", inserts, planned_at=version, metadata=metadata)
+            kept = kept_metadata(tables, "sessions")
+            stated = _merged(kept, metadata if len(new) == len(wanted) else None)
+            commit = tables.commit_rows("sessions", inserts, planned_at=version, metadata=stated)
         return known | {row["session_id"]: row for row in numbered}, commit
 
     return plan_again_until_committed(attempt)

@@ -1,13 +1,11 @@
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from small_logs import NOW
 from store.home import Home, open_home
 from transforms.counts import IngestReport
 from transforms.ingest import ingest_paths
-
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from transforms.records import LogFile
 
 FORMATS = (native.FORMAT, openevolve.FORMAT, aide.FORMAT)
 UNKNOWN = "unknown"  # the format of a named file that no reader takes
-HEAD_BYTES = 64 * 1024
 BLOCK_BYTES = 2**20
 
 
@@ -161,8 +160,7 @@ def _guess(file: FoundFile) -> str | None:
 
 def _guess_by_content(path: Path) -> str | None:
     """The reader of a named file that lies outside its usual place or has another name."""
-    head = _head(path)
-    if native.takes(head) and head.strip():
+    if native.has_our_line(_head(path)):
         return native.FORMAT
     try:
         content = json.loads(path.read_bytes())
@@ -178,6 +176,6 @@ def _guess_by_content(path: Path) -> str | None:
 def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            return stream.read(HEAD_BYTES)
+            return stream.read(native.HEAD_BYTES)
     except OSError:
         return b""

@@ -47,6 +47,7 @@ from transforms.scoring import score_metric, text_safe
 FORMAT = "native"
 READER_VERSION = "1"
 SUFFIXES = (".jsonl", ".ndjson")
+HEAD_BYTES = 64 * 1024  # what detection reads of a file
 OUR_KEYS = {"run": "run", "task": "task", "session": "session", "node": "session", "message": "node", "change": "field"}
 OUR_TYPE = re.compile(rb'"type"\s*:\s*"(run|task|session|node|message|change|tag)"')
 
@@ -56,16 +57,26 @@ def takes(head: bytes) -> bool:
 
     It is where a line of it is one of ours, and where no line is JSON at all (then it is broken, and ours to refuse).
     """
-    lines = [line for line in head.decode("utf-8", "replace").splitlines() if line.strip()]
+    values = _values_in(head)
+    return has_our_line(head) or (not values and len(head) < HEAD_BYTES)
+
+
+def has_our_line(head: bytes) -> bool:
+    """Whether a line among the first bytes of a file is one of ours; one too long to end there counts by its type."""
+    values = _values_in(head)
+    if not values:
+        return OUR_TYPE.search(head) is not None
+    return any(isinstance(value, dict) and OUR_KEYS.get(str(value.get("type")), "?") in value for value in values)
+
+
+def _values_in(head: bytes) -> list[Any]:
     values: list[Any] = []
-    for line in lines:
+    for line in head.decode("utf-8", "replace").splitlines():
         try:
             values += [value for value, _ in split_objects(line)]
         except NotALine:
             continue
-    if not values:
-        return not lines or bool(OUR_TYPE.search(head)) or len(head) < 64 * 1024
-    return any(isinstance(value, dict) and OUR_KEYS.get(str(value.get("type")), "?") in value for value in values)
+    return values
 
 
 def read(log: LogToRead, known: Known) -> Iterator[Yielded]:

@@ -1,0 +1,114 @@
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from small_ledger import fill_ledger
+from small_logs import (
+    NOW,
+    contents,
+    journal_node,
+    node,
+    program,
+    rows,
+    start_of_run,
+    uuid_of,
+    versions,
+    write_checkpoint,
+    write_journal,
+    write_lines,
+)
+from store.home import Home, open_home
+from transforms.drain import FED_ORDER
+from transforms.ingest import ingest_ledger, ingest_paths
+from transforms.write import WRITE_ORDER
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = Path(__file__).with_name("killed_child.py")
+
+
+def kill_at(point: str, home: Home, what: str, *paths: Path) -> None:
+    command = [sys.executable, str(CHILD), str(home.path), point, what, *map(str, paths)]
+    done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, check=False)
+    assert done.returncode == -signal.SIGKILL, f"the child was to die at {point!r} and ended with {done.returncode}"
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("crash")
+    write_lines(
+        tmp_path / "logs" / "log.jsonl",
+        *start_of_run(),
+        node("a", messages=[{"role": "assistant", "content": "x"}]),
+        node("b", parent="a", metric=2.0),
+        {"type": "tag", "tag": "internal", "session": "s"},
+        "broken\n",
+    )
+    both = [program(uuid_of("a"), seconds=1), program(uuid_of("b"), parent=uuid_of("a"), seconds=2)]
+    write_checkpoint(tmp_path / "logs" / "run", 1, both)
+    write_checkpoint(tmp_path / "logs" / "run", 2, [*both, program(uuid_of("c"), parent=uuid_of("b"), seconds=3)])
+    write_journal(tmp_path / "logs" / "aide", [journal_node("a", 0), journal_node("b", 1, value=1.0, maximize=True)])
+    return tmp_path / "logs"
+
+
+@pytest.fixture(scope="module")
+def whole(logs, tmp_path_factory):
+    """What an ingest that nobody killed leaves."""
+    unbroken = open_home(tmp_path_factory.mktemp("unbroken"))
+    ingest_paths(unbroken, [logs], now=NOW)
+    return contents(unbroken)
+
+
+@pytest.mark.parametrize("point", ["numbered sessions", *(f"wrote {name}" for name in WRITE_ORDER)])
+def test_an_ingest_killed_anywhere_ends_in_the_same_tables(ingest, home, logs, whole, point):
+    kill_at(point, home, "paths", logs)
+    ingest(logs)
+    assert contents(home) == whole
+    before = versions(home)
+    ingest(logs)
+    assert versions(home) == before
+
+
+@pytest.fixture(scope="module")
+def half_drained(tmp_path_factory):
+    """A home whose ledger holds one session that was drained and one that was not."""
+    home = open_home(tmp_path_factory.mktemp("half drained"))
+    fill_ledger(home, "s_1")
+    ingest_ledger(home, now=NOW)
+    fill_ledger(home, "s_2")
+    return home
+
+
+@pytest.fixture(scope="module")
+def drained(half_drained, tmp_path_factory):
+    """What a drain that nobody killed leaves."""
+    home = copy_of(half_drained, tmp_path_factory.mktemp("drained"))
+    ingest_ledger(home, now=NOW)
+    return contents(home)
+
+
+def copy_of(home: Home, folder: Path) -> Home:
+    return open_home(shutil.copytree(home.path, folder / "home"))
+
+
+@pytest.mark.parametrize("point", ["numbered sessions", *(f"wrote {name}" for name in FED_ORDER)])
+def test_a_drain_killed_between_two_tables_stores_each_row_once(half_drained, drained, tmp_path, point):
+    home = copy_of(half_drained, tmp_path)
+    kill_at(point, home, "ledger")
+    ingest_ledger(home, now=NOW)
+    assert contents(home) == drained
+    before = versions(home)
+    assert ingest_ledger(home, now=NOW).read == 0
+    assert versions(home) == before
+
+
+def test_a_visible_node_has_all_its_turns_wherever_a_drain_was_killed(half_drained, tmp_path):
+    home = copy_of(half_drained, tmp_path)
+    kill_at("wrote sessions", home, "ledger")
+    assert len(rows(home, "nodes")) == 5 and len(rows(home, "prompt_history")) == 16
+    ingest_ledger(home, now=NOW)
+    turns = {row["node_id"] for row in rows(home, "prompt_history")}
+    assert {row["node_id"] for row in rows(home, "nodes") if row["parent_id"]} == turns
