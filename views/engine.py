@@ -68,6 +68,7 @@ class Engine:
         self._empty: set[str] = set()
         self._scanned: dict[str, int | None] = {}
         self._bound: dict[str, tuple[Scope, int | None]] = {}
+        self._links: dict[int, set[int]] | None = None
         for macro in MACROS:
             self.run(macro)
         margins = settings.pair_margins
@@ -135,6 +136,21 @@ class Engine:
             f"select {selected} from read_parquet([{listed}], union_by_name = true) "
             f"where {scope.condition() if set(fields.names) & {'session_seq', 'task_id'} else 'true'}"
         )
+
+    def session_links(self) -> dict[int, set[int]]:
+        """Sessions (by session_seq) that a parent or a copy of another session links, both ways; computed once."""
+        if self._links is None:
+            nodes, self._links = self.scan("nodes"), {}
+            joined = f"from {nodes} as lower inner join {nodes} as upper on lower.{{}} = upper.node_id"
+            pairs = " union ".join(
+                f"select lower.session_seq, upper.session_seq {joined.format(column)} "
+                "where lower.session_seq <> upper.session_seq"
+                for column in ("parent_id", "copy_of")
+            )
+            for first, second in self.run(pairs):
+                self._links.setdefault(first, set()).add(second)
+                self._links.setdefault(second, set()).add(first)
+        return self._links
 
     # ---- binding --------------------------------------------------------------------------------
 

@@ -133,23 +133,10 @@ def _between_bars(engine: Engine, moved: list[NetChange]) -> set[int]:
 
 def _linked(engine: Engine, sessions: set[int]) -> set[int]:
     """The sessions, and all that are linked to them by parents and copies across sessions, in both directions."""
-    nodes = engine.scan("nodes")
-    links = engine.run(f"""
-        select distinct lower.session_seq, upper.session_seq
-        from {nodes} as lower inner join {nodes} as upper on lower.parent_id = upper.node_id
-        where lower.session_seq <> upper.session_seq
-        union
-        select distinct lower.session_seq, upper.session_seq
-        from {nodes} as lower inner join {nodes} as upper on lower.copy_of = upper.node_id
-        where lower.session_seq <> upper.session_seq
-    """)
-    neighbours: dict[int, set[int]] = {}
-    for first, second in links:
-        neighbours.setdefault(first, set()).add(second)
-        neighbours.setdefault(second, set()).add(first)
     found, pending = set(sessions), list(sessions)
+    links = engine.session_links()
     while pending:
-        for session in neighbours.get(pending.pop(), ()):
+        for session in links.get(pending.pop(), ()):
             if session not in found:
                 found.add(session)
                 pending.append(session)

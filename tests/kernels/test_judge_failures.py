@@ -34,7 +34,7 @@ CASES = {
     "empty grid": (VECTOR_ADD, spoilt(ADD, "add_kernel[grid]", "add_kernel[(0,)]"), "options", "positive"),
     "64 warps": (VECTOR_ADD, spoilt(ADD, "BLOCK=1024", "BLOCK=1024, num_warps=64"), "resources", "2048 threads"),
     "more shared memory than there is": (
-        MATMUL, spoilt(DOT, "BK=64, num_warps", "BK=256, num_stages=4, num_warps").replace("num_stages=2", "num_stages=4"),
+        MATMUL, spoilt(DOT, "BK=64", "BK=256, num_stages=4").replace("num_stages=2", "num_stages=4"),
         "resources", "shared memory",
     ),
     "division by zero": (VECTOR_ADD, spoilt(ADD, "    out =", "    n = 1 // 0\n    out ="), "crash", "ZeroDivision"),
@@ -48,8 +48,12 @@ CASES = {
     "block below the row": (
         SOFTMAX, spoilt(ROW, "triton.next_power_of_2(n_cols)", "1024"), "shape_specialised", "stored by no kernel",
     ),
-    "block below every row": (SOFTMAX, spoilt(ROW, "triton.next_power_of_2(n_cols)", "16"), "wrong_values", "no kernel"),
-    "no launch": (VECTOR_ADD, spoilt(ADD, "    add_kernel[grid]", "    return out\n    add_kernel[grid]"), "no_launch", "no kernel"),
+    "block below every row": (
+        SOFTMAX, spoilt(ROW, "triton.next_power_of_2(n_cols)", "16"), "wrong_values", "no kernel",
+    ),
+    "no launch": (
+        VECTOR_ADD, spoilt(ADD, "    add_kernel[grid]", "    return out\n    add_kernel[grid]"), "no_launch", "no kernel",
+    ),
     "wrong shape": (VECTOR_ADD, spoilt(ADD, "    return out", "    return out.view(1, -1)"), "contract", "asked was"),
     "a list of tensors": (VECTOR_ADD, spoilt(ADD, "    return out", "    return [out]"), "contract", "list"),
     "no run": (VECTOR_ADD, spoilt(ADD, "def run", "def go"), "contract", "no function run"),

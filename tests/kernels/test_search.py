@@ -229,3 +229,22 @@ def test_two_worker_processes_judge_for_real_and_share_one_session(home):
     assert summary.valid >= 1
     assert json.loads(nodes[0]["metrics"])["est_us_h100_model_v1"] > 0
     assert seen[-1] == (6, 6)
+
+
+@pytest.mark.slow
+def test_a_language_model_proposes_and_its_tokens_are_kept(home, tmp_path):
+    from training.small_model import make_small_model
+
+    prompts = [render_prompt(task, task.seed_source)[0]["content"] for task in TASKS.values()]
+    model_dir = make_small_model([*prompts, "warps 8", "form one\nblock full"] * 8, tmp_path / "model", seed=0)
+    summary = search(home, steps=6, group_size=3, proposer="model", model_dir=model_dir)
+    assert (summary.attempts, summary.state) == (6, "done")
+    answers = [said[-1] for said in turns_of(home).values()]
+    assert len(answers) == 6
+    for answer in answers:
+        assert len(answer["token_ids"]) == len(answer["logprobs"]) > 0
+        assert all(logprob <= 0 for logprob in answer["logprobs"])
+        assert (answer["temperature"], len(answer["tokenizer_digest"])) == (0.8, 64)
+        assert answer["model_id"] == nodes_of(home, summary.session_id)[1]["model"]
+    with open_ledger(home) as ledger:
+        assert str(tmp_path) not in json.dumps([entry.row for entry in ledger.feed(0, 10_000)])

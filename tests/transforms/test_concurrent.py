@@ -1,4 +1,5 @@
 import multiprocessing
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -15,9 +16,18 @@ def _ingest(home: str, paths: list[str], now: datetime, barrier) -> None:
 
 def test_ingests_at_the_same_time_number_sessions_once_and_double_no_row(home, tmp_path):
     folder = tmp_path / "logs"
-    shared = write_lines(folder / "shared.jsonl", *start_of_run("shared"), node("a"), node("b", parent="a"))
+    shared = write_lines(folder / "shared.jsonl", *start_of_run("shared"), node("a", step=0), node("b", "a", step=1))
+    # Each worker adds a node to the session that all share, and a session of its own.
     own = [
-        write_lines(folder / f"{name}.jsonl", *start_of_run(name), node("a"), node("b", parent="a")) for name in "xyz"
+        write_lines(
+            folder / f"{name}.jsonl",
+            *start_of_run("shared"),
+            node(name, parent="b", step=step),
+            *start_of_run(name),
+            node("a"),
+            node("b", parent="a"),
+        )
+        for step, name in enumerate("xyz", start=2)
     ]
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(3)
@@ -39,6 +49,7 @@ def test_ingests_at_the_same_time_number_sessions_once_and_double_no_row(home, t
     alone = open_home(tmp_path / "alone")
     ingest_paths(alone, [folder], now=NOW)
     assert without_numbers(home) == without_numbers(alone)
+    assert {row["visits"] for row in rows(home, "nodes") if row["artifact"] == "artifact b"} == {4, 1}
     before = versions(home)
     ingest_paths(home, [folder], now=NOW)
     assert versions(home) == before
@@ -46,7 +57,5 @@ def test_ingests_at_the_same_time_number_sessions_once_and_double_no_row(home, t
 
 def without_numbers(home):
     """Contents without cluster keys, which two ingests may give differently, and without the books of each file."""
-    import re
-
     kept = {name: texts for name, texts in contents(home).items() if name != "sources"}
     return {name: sorted(re.sub(r"\('session_seq', \d+\)", "", text) for text in texts) for name, texts in kept.items()}

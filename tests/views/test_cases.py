@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
-from memory_tables import MemoryTables
-from view_checks import assert_same, assert_views_are_right, pass_over, with_readable_cohorts
-from world import World, turns
 
+from memory_tables import MemoryTables
 from store.home import open_home
+from view_checks import assert_same, assert_views_equal_the_oracle, pass_over, with_readable_cohorts
 from views.registry import view_schema
 from views.settings import read_view_settings
+from world import World, turns
 
 FOLDER = Path(__file__).parent / "cases"
 CASES = [
@@ -42,7 +42,7 @@ def test_case(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPa
         pass_over(world)
         for name, rows in case[expected].items():
             assert_holds(world, name, rows)
-        assert_views_are_right(world, settings)
+        assert_views_equal_the_oracle(world, settings)
 
 
 def act(world: World, action: dict[str, Any]) -> None:
