@@ -83,7 +83,7 @@ def run_search(
         workers: Worker processes; one works in this process, with `judge` if one is given.
         group_size: Siblings from one prompt.
         seed: Part of the session's id, from which every random choice follows.
-        model_dir: The model's folder, for the proposer `model`.
+        model_dir: The model's folder or hub name, for the proposer `model`.
         judge: An open judge to use; else one is started and closed.
         progress: Called with (attempts settled, attempts in all).
         ledger: An open ledger to use; else the home's is opened and closed.
@@ -98,7 +98,7 @@ def run_search(
     make_policy(policy, settings)
     if min(steps, workers, group_size) < 1:
         raise WrongUse(f"steps {steps}, workers {workers}, group size {group_size}: each must be at least 1.")
-    folder = None if model_dir is None else Path(model_dir).absolute()
+    folder = None if model_dir is None else _lasting_name(model_dir)
     the_proposer = make_proposer(proposer, settings, model_dir=folder)
     with _ledger_of(home, settings, ledger) as opened:
         session_id = opened.next_session_id(task, policy, the_proposer.name, seed)
@@ -122,7 +122,7 @@ def run_search(
                     "settings": settings.model_dump(),
                 },
                 run_id=the_proposer.run_id,
-                model_dir=None if folder is None else str(folder),
+                model_dir=folder,
             )
         )
         return _search(home, opened, session_id, the_proposer, workers=workers, judge=judge, progress=progress)
@@ -149,8 +149,8 @@ def resume_session(
         state = opened.session(session_id)
         if state.status == "done":
             return summarise(opened, session_id)
-        folder = None if state.model_dir is None else Path(state.model_dir)
-        the_proposer = make_proposer(state.settings["proposer"], session_settings(opened, session_id), model_dir=folder)
+        settings = session_settings(opened, session_id)
+        the_proposer = make_proposer(state.settings["proposer"], settings, model_dir=state.model_dir)
         opened.release(session_id, [worker for worker in opened.workers_of(session_id) if is_gone(worker)])
         opened.set_status(session_id, "running")
         return _search(home, opened, session_id, the_proposer, workers=workers, judge=judge, progress=progress)
@@ -237,6 +237,11 @@ def _judge_to_use(judge: "Judge | None") -> Any:
     from kernel_search.judge import Judge
 
     return nullcontext(judge) if judge is not None else Judge()
+
+
+def _lasting_name(model_dir: Path | str) -> str:
+    """A folder's absolute path, so that a resumed search finds it from anywhere; what is no folder is a hub name."""
+    return str(Path(model_dir).absolute()) if Path(model_dir).is_dir() else str(model_dir)
 
 
 def _task_row(task: KernelTask) -> dict[str, Any]:

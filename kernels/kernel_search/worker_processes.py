@@ -2,7 +2,6 @@
 
 import multiprocessing
 import time
-from pathlib import Path
 
 from kernel_search.worker import Progress
 from store.errors import PipelineError
@@ -50,7 +49,6 @@ def _work(home_path: str, session_id: str) -> None:
 
     with open_ledger(open_home(home_path)) as ledger:
         state, settings = ledger.session(session_id), session_settings(ledger, session_id)
-        folder = None if state.model_dir is None else Path(state.model_dir)
-        proposer = make_proposer(state.settings["proposer"], settings, model_dir=folder)
+        proposer = make_proposer(state.settings["proposer"], settings, model_dir=state.model_dir)
         with Judge(workers=1) as judge:
             make_worker(ledger, session_id, proposer, judge).work()

@@ -135,6 +135,6 @@ def test_a_models_turn_keeps_what_was_sampled_token_by_token():
 
 
 def test_a_model_that_breaks_is_a_proposer_that_is_down():
-    proposer = ModelProposer(Generator(RuntimeError("out of\nmemory")), SETTINGS.model
+    proposer = ModelProposer(Generator(RuntimeError("out of\nmemory")), SETTINGS.model)
     with pytest.raises(ProposerDown, match="RuntimeError: out of memory"):
         proposer.propose(requests_for("softmax", 1))

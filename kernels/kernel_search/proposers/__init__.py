@@ -1,7 +1,5 @@
 """Proposers by name; the model's module, and torch with it, is loaded only when a model is asked for."""
 
-from pathlib import Path
-
 from kernel_search.proposers.protocol import Answer, Proposer, Request
 from kernel_search.search_settings import SearchSettings
 from store.errors import UnknownName, WrongUse
@@ -11,7 +9,7 @@ PROPOSERS = ("rules", "uniform", "model")
 __all__ = ["PROPOSERS", "Answer", "Proposer", "Request", "make_proposer"]
 
 
-def make_proposer(name: str, settings: SearchSettings, *, model_dir: Path | None = None) -> Proposer:
+def make_proposer(name: str, settings: SearchSettings, *, model_dir: str | None = None) -> Proposer:
     """The proposer of that name.
 
     Raises:

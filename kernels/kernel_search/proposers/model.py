@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 class ModelProposer:
     """Asks a text generator; each row is drawn from its own seed, whatever its batch-mates."""
 
-    def __init__(self, generator: "TextGenerator", settings: ModelSettings, *, run_id: str | None) -> None:
+    def __init__(
+        self, generator: "TextGenerator", settings: ModelSettings, *, name: str | None = None, run_id: str | None = None
+    ) -> None:
         self._generator = generator
         self._settings = settings
-        self.name = generator.model_id
+        self.name = name or generator.model_id
         self.run_id = run_id
 
     def propose(self, requests: list[Request]) -> list[Answer]:
@@ -49,21 +51,27 @@ class ModelProposer:
             "token_ids": list(completion.token_ids),
             "logprobs": list(completion.logprobs),
             "temperature": self._settings.temperature,
-            "model_id": self._generator.model_id,
+            "model_id": self.name,
             "tokenizer_digest": self._generator.tokenizer_digest,
             "finish_reason": completion.finish_reason,
         }
         return Answer(turn, tokens=len(completion.token_ids))
 
 
-def load_model_proposer(model_dir: Path, settings: ModelSettings) -> ModelProposer:
-    """Load a model folder as proposer.
+def load_model_proposer(model: str, settings: ModelSettings) -> ModelProposer:
+    """Load a model folder, or a hub name that is in the local cache, as proposer.
 
     Raises:
         BadInput: It holds no causal language model with a chat template.
     """
     from training.generate import load_generator
     from training.model_card import read_model_card
+    from training.small_model import weights_digest
 
-    card = read_model_card(model_dir)
-    return ModelProposer(load_generator(model_dir), settings, run_id=card.run_id if card else None)
+    generator, card = load_generator(model), read_model_card(model)
+    if card is not None:
+        return ModelProposer(generator, settings, name=card.model_id, run_id=card.run_id)
+    if not Path(model).is_dir():
+        return ModelProposer(generator, settings)
+    # A folder that was not made here has no id but its place on this machine, which means nothing elsewhere.
+    return ModelProposer(generator, settings, name=f"{Path(model).name}@{weights_digest(model)[:12]}")
