@@ -33,7 +33,7 @@ def add_commands(app: typer.Typer) -> None:
 def ingest(
     call: Call,
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH...", help="Log files or folders of them.", show_default=False)
+        list[Path] | None, typer.Argument(metavar="PATH", help="Log files or folders of them.", show_default=False)
     ] = None,
     log_format: Annotated[str, typer.Option("--format", help="Reader to use; auto looks at the content.")] = "auto",
     run: Annotated[

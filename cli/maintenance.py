@@ -21,7 +21,7 @@ def refresh(
     call: Call,
     views: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[VIEW]...", help="Views to maintain, with what they stand on; all without one."),
+        typer.Argument(metavar="VIEW", help="Views to maintain, with what they stand on; all without one."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Compute everything anew.")] = False,
 ) -> Answer:

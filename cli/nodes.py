@@ -90,7 +90,7 @@ def _draw_as_of(console: Console, content: dict[str, Any]) -> None:
     if content["ancestors"]:
         ancestors = [_plain_row(ancestor) for ancestor in content["ancestors"]]
         headers = list(dict.fromkeys(key for row in ancestors for key in row))
-        draw_table(console, headers, [[row.get(key) for key in headers] for row in ancestors], title="Ancestors")
+        draw_table(console, headers, [[row.get(key) for key in headers] for row in ancestors], title="\nAncestors")
 
 
 def _plain_row(ancestor: Any) -> dict[str, Any]:

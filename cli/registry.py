@@ -1,6 +1,8 @@
 """The registry of training: `runs` and `models`."""
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -25,8 +27,11 @@ def list_runs(call: Call) -> Answer:
 def list_models(call: Call) -> Answer:
     """List trained models, newest first."""
     rows = _rows(call, "models", "created_at")
-    headers = ["model_id", "run_id", "turns", "num_parameters", "base_model", "directory", "created_at"]
-    return Answer({"models": rows}, lambda console: _draw(console, headers, rows, "no model yet: `espalier train sft`"))
+    headers = ["model_id", "turns", "num_parameters", "base_model", "created_at", "directory"]
+    shown = [{**row, "directory": _from_here(row["directory"])} for row in rows]
+    return Answer(
+        {"models": rows}, lambda console: _draw(console, headers, shown, "no model yet: `espalier train sft`")
+    )
 
 
 def _rows(call: Call, table: str, newest_by: str, json_columns: tuple[str, ...] = ()) -> list[dict[str, Any]]:
@@ -47,3 +52,8 @@ def _draw(console: Console, headers: list[str], rows: list[dict[str, Any]], noth
         console.print(nothing)
         return
     draw_table(console, headers, [[row[header] for header in headers] for row in rows], characters=200)
+
+
+def _from_here(directory: str) -> str:
+    """The folder as it can be typed here: relative where it lies below the working folder."""
+    return os.path.relpath(directory) if Path(directory).is_relative_to(Path.cwd()) else directory
