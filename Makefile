@@ -65,6 +65,7 @@ test: setup ## every test that this machine can run; ESPALIER_SAMPLE_LOGS names 
 .PHONY: lint
 lint: setup ## ruff, mypy, import order
 	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check --quiet . || { echo "lint: these files are laid out otherwise; 'make format' does it:"; $(VENV)/bin/ruff format --check .; }
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports --no-cache
 
