@@ -218,4 +218,4 @@ def _there(source: Source, known: Row) -> str:
 
 
 def _is_recorded(row: Row) -> bool:
-    return row["origin"] == "recorded"
+    return bool(row["origin"] == "recorded")

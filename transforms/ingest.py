@@ -169,7 +169,7 @@ class _Ingest:
 
     def _open_books(self, source: Source, log: Log, to_read: LogToRead) -> None:
         if source.file.digest in to_read.resume_at:
-            self.sources.carry_on(source.source_id, self.counts[source.source_id])
+            self.sources.carry_on(source.file, self.counts[source.source_id])
         if log.is_named and not source.has_own_run:
             self.batch.must_not_conflict.add(source.source_id)
 

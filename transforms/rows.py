@@ -55,8 +55,10 @@ def change_row(record: ChangeRecord, source_id: str) -> Row:
 
 def tag_row(record: TagRecord, source_id: str, now: Any) -> Row:
     """A row of `tag_assignments`; the same assignment from the same file has the same id."""
-    parts = (record.target_kind, record.target_id, record.tag, record.action, record.place)
-    row = _columns(record, "tag_assignments")
+    # A file's own tag goes to the id under which the file is known here.
+    target_id = source_id if record.target_kind == "source" else record.target_id
+    parts = (record.target_kind, target_id, record.tag, record.action, record.place)
+    row = _columns(record, "tag_assignments") | {"target_id": target_id}
     return row | {"assignment_id": stable_id("g", source_id, *parts), "recorded_at": now}
 
 

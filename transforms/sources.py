@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from store.delta import Tables
+from store.ids import stable_id
 from transforms.counts import STORED_BEFORE, SourceCounts
 from transforms.logs import READERS
 from transforms.records import LogFile, Source
@@ -23,6 +24,9 @@ class Sources:
         self.tables = tables
         self.rows: dict[str, Row] = {}
         self.by_digest: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        self.grown: dict[str, Row] = {}  # digest of a grown file to the row it had
+        self.ids: dict[tuple[str, str], str] = {}  # (stated source_id, digest) to the id it has here
+        self.claimed: dict[str, str] = {}  # source_id to the digest of the file that has it
         for row in tables.read("sources").to_pylist():
             self._remember(row)
 
@@ -47,33 +51,51 @@ class Sources:
 
     def grown_from(self, file: LogFile, log_format: str, prefixes: dict[int, str]) -> int | None:
         """Bytes of the file that an earlier ingest read to their end, where it ended with a line."""
-        ends = [
-            size
-            for size, digest in prefixes.items()
-            if 0 < size < file.size_bytes and self._clean_row(digest, log_format) is not None
-        ]
-        if not ends:
+        known = {size: row for size, digest in prefixes.items() if (row := self._clean_row(digest, log_format))}
+        sizes = [size for size in known if 0 < size < file.size_bytes]
+        if not sizes:
             return None
         with file.path.open("rb") as stream:
-            stream.seek(max(ends) - 1)
-            return max(ends) if stream.read(1) == b"\n" else None
+            stream.seek(max(sizes) - 1)
+            if stream.read(1) != b"\n":
+                return None
+        self.grown[file.digest] = known[max(sizes)]
+        return max(sizes)
 
-    def carry_on(self, source_id: str, counts: SourceCounts) -> None:
+    def carry_on(self, file: LogFile, counts: SourceCounts) -> None:
         """Begin the books of a grown file with what was read of it before."""
-        row = self.rows.get(source_id)
-        if row is not None:
-            counts.add(STORED_BEFORE, row["stored"])
-            counts.add("already_there", row["already_there"])
-            counts.add("stripped", row["stripped"])
+        row = self.grown[file.digest]
+        counts.add(STORED_BEFORE, row["stored"])
+        counts.add("already_there", row["already_there"])
+        counts.add("stripped", row["stripped"])
 
     def as_known(self, source: Source) -> Source:
-        """The same unreadable file, named from another folder, is the source it was before."""
-        if source.source_id in self.rows:
-            return source
-        for row in self.by_digest[source.format, source.file.digest]:
+        """The source under the id that its file has in `sources`.
+
+        An unreadable file is known by its bytes and its path, seen from whichever folder. Parts of one run that begin
+        with the same record are told apart by their bytes.
+        """
+        asked = (source.source_id, source.file.digest)
+        if asked not in self.ids:
+            self.ids[asked] = self._known_id(source)
+            self.claimed.setdefault(self.ids[asked], source.file.digest)
+        known_id = self.ids[asked]
+        return source if known_id == source.source_id else replace(source, source_id=known_id)
+
+    def _known_id(self, source: Source) -> str:
+        base, digest = source.source_id, source.file.digest
+        own = self.by_digest[source.format, digest]
+        for row in own:
             if row["read"] == row["quarantined"] and _is_same_path(row["path"], source.file.name):
-                return replace(source, source_id=row["source_id"])
-        return source
+                return str(row["source_id"])
+        if source.format not in GROWING_FORMATS:
+            return base
+        grown = [self.grown[digest]] if digest in self.grown else []
+        for row in [*grown, *own]:
+            if row["source_id"] in (base, _id_of_part(base, row["digest"])):
+                return str(row["source_id"])
+        holder = self.rows[base]["digest"] if base in self.rows else self.claimed.get(base, digest)
+        return base if holder == digest else _id_of_part(base, digest)
 
     def close(self, sources: Iterable[Source], counts: dict[str, SourceCounts], *, now: datetime) -> None:
         """Write the rows of files that are done; a file that is known as it is keeps its row."""
@@ -110,6 +132,10 @@ def _is_clean(row: Row, log_format: str) -> bool:
     reader = READERS.get(log_format)
     is_current = reader is not None and row["reader_version"] == reader.READER_VERSION
     return is_current and row["format"] == log_format and not any(row[name] for name in NOT_CLEAN)
+
+
+def _id_of_part(base: str, digest: str) -> str:
+    return stable_id("f", base, digest)
 
 
 def _is_same_path(first: str, second: str) -> bool:

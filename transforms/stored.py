@@ -84,4 +84,5 @@ def nodes_elsewhere(
             f"where {condition} in (select id from wanted)",
             params={"files": files},
         ).to_arrow_table()
-    return found.to_pylist()
+    rows: list[Row] = found.to_pylist()
+    return rows

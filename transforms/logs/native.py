@@ -4,13 +4,12 @@ Ids are hashes of (native, run, native id). `run` is what the first line names; 
 its first session line, so a copy of it is the same run, and two runs that begin alike must be told apart by --run.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
-from store.ids import canonical_json, sha256_text, stable_id
+from store.ids import canonical_json, stable_id
+from transforms.logs.native_head import HEAD_BYTES, OUR_TYPE, SUFFIXES, first_lines, has_our_line, takes
 from transforms.logs.native_lines import (
     ChangeLine,
     Line,
@@ -46,37 +45,7 @@ from transforms.scoring import score_metric, text_safe
 
 FORMAT = "native"
 READER_VERSION = "1"
-SUFFIXES = (".jsonl", ".ndjson")
-HEAD_BYTES = 64 * 1024  # what detection reads of a file
-OUR_KEYS = {"run": "run", "task": "task", "session": "session", "node": "session", "message": "node", "change": "field"}
-OUR_TYPE = re.compile(rb'"type"\s*:\s*"(run|task|session|node|message|change|tag)"')
-
-
-def takes(head: bytes) -> bool:
-    """Whether a JSON lines file is ours, from its first bytes.
-
-    It is where a line of it is one of ours, and where no line is JSON at all (then it is broken, and ours to refuse).
-    """
-    values = _values_in(head)
-    return has_our_line(head) or (not values and len(head) < HEAD_BYTES)
-
-
-def has_our_line(head: bytes) -> bool:
-    """Whether a line among the first bytes of a file is one of ours; one too long to end there counts by its type."""
-    values = _values_in(head)
-    if not values:
-        return OUR_TYPE.search(head) is not None
-    return any(isinstance(value, dict) and OUR_KEYS.get(str(value.get("type")), "?") in value for value in values)
-
-
-def _values_in(head: bytes) -> list[Any]:
-    values: list[Any] = []
-    for line in head.decode("utf-8", "replace").splitlines():
-        try:
-            values += [value for value, _ in split_objects(line)]
-        except NotALine:
-            continue
-    return values
+__all__ = ["FORMAT", "HEAD_BYTES", "READER_VERSION", "SUFFIXES", "has_our_line", "read", "takes"]
 
 
 def read(log: LogToRead, known: Known) -> Iterator[Yielded]:
@@ -90,7 +59,7 @@ class _FileReader:
         self.file = file
         self.known = known
         self.start = log.resume_at.get(file.digest)
-        head = _first_lines(file.path)
+        head = first_lines(file.path)
         self.named_run = log.run
         self.run = log.run or head.run
         # A file is known by its run and its first record, so that the parts of a run are files of their own.
@@ -334,36 +303,3 @@ class _FileReader:
                 task["task_id"], task["direction"] or "max", task["metric"], task["failure_reward"]
             )
         return self.rules[session_id]
-
-
-class _Head:
-    def __init__(self) -> None:
-        self.run = ""
-        self.is_named = False
-        self.first_record = ""
-
-
-def _first_lines(path: Path) -> _Head:
-    """The run of a file and its first record, from as few lines as possible."""
-    head = _Head()
-    first_session = ""
-    with path.open("rb") as stream:
-        for raw in stream:
-            try:
-                values = [value for value, _ in split_objects(raw.decode("utf-8-sig"))]
-            except (NotALine, UnicodeDecodeError):
-                continue
-            for value in values:
-                if not isinstance(value, dict):
-                    continue
-                digest = sha256_text(canonical_json(text_safe({str(key): repr(item) for key, item in value.items()})))
-                if value.get("type") == "run" and isinstance(value.get("run"), str) and not head.run:
-                    head.run, head.is_named = value["run"], True
-                    continue
-                head.first_record = head.first_record or digest
-                if value.get("type") == "session":
-                    first_session = first_session or digest
-            if head.first_record and (head.is_named or first_session):
-                break
-    head.run = head.run or first_session or head.first_record
-    return head
