@@ -170,13 +170,16 @@ def _best_node(report: Report) -> str | None:
 def print_report(report: Report, console: Console) -> None:
     """Print the report; a narrow screen wraps cells and loses nothing."""
     for sheet in sheets(report):
-        table = Table(title=sheet.title, caption=sheet.note or None, title_justify="left", caption_justify="left")
+        table = Table()
         for place, column in enumerate(sheet.columns):
             table.add_column(column, justify="left" if place < sheet.num_text else "right", overflow="fold")
         for row in sheet.rows:
             table.add_row(*row)
         console.print()
+        console.print(sheet.title, style="bold", highlight=False, markup=False, soft_wrap=True)
         console.print(table)
+        if sheet.note:
+            console.print(sheet.note, style="dim", highlight=False, markup=False)
     console.print()
     for line in lines(report):
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -33,6 +33,7 @@ def run_job(
 
     Raises:
         StageFailed: A check did not pass, or a step failed.
+        KeyboardInterrupt: Somebody ended it.
     """
     result = defs.resolve_job_def(job).execute_in_process(
         run_config={**QUIET, **({"ops": dict(ops)} if ops else {})},
@@ -41,6 +42,8 @@ def run_job(
         raise_on_error=False,
         tags={"espalier/started_by": "make run"},
     )
+    if any(_was_interrupted(event) for event in result.all_events):
+        raise KeyboardInterrupt
     if not result.success:
         raise StageFailed(reason(result))
     return result
@@ -59,6 +62,16 @@ def reason(result: dg.ExecuteInProcessResult) -> str:
             message = "unknown error" if error is None else " ".join(error.message.split())
             return f"step {event.step_key}: {message}"
     return "the run ended without a step that failed; its log is in the page that `make ui` opens."
+
+
+def _was_interrupted(event: dg.DagsterEvent) -> bool:
+    """Whether a step failed because of Ctrl-C or a signal; Dagster catches both, at any depth of the chain."""
+    error = event.step_failure_data.error if event.is_step_failure else None
+    while error is not None:
+        if error.cls_name in ("DagsterExecutionInterruptedError", "KeyboardInterrupt"):
+            return True
+        error = error.cause
+    return False
 
 
 def metadata_of(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:

@@ -32,9 +32,8 @@ def training_views(
     context: dg.AssetExecutionContext, home: HomeResource, listener: dg.ResourceParam[Listener]
 ) -> Iterator[dg.MaterializeResult]:
     """Bring the views up to date from the change feeds of their inputs; says which way it went and why."""
-    from views.refresh import refresh
-
     from store.delta import Tables
+    from views.refresh import refresh
 
     opened = home.open()
     wanted = {key.to_user_string() for key in context.selected_asset_keys}
