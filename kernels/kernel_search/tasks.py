@@ -68,7 +68,9 @@ class KernelTask:
     @cached_property
     def task_id(self) -> str:
         """Stable id: a task at another scored shape, type or target is another task."""
-        return stable_id("t", "kernel_search", self.name, "x".join(map(str, self.scored_shape)), self.dtype, TARGET_NAME)
+        return stable_id(
+            "t", "kernel_search", self.name, "x".join(map(str, self.scored_shape)), self.dtype, TARGET_NAME
+        )
 
     @property
     def head(self) -> str:
@@ -253,14 +255,13 @@ RMS_NORM = KernelTask(
     restrict=_rms_norm_restrict,
     rtol=1e-4,
     atol=1e-9,
-    tolerance_reason="a float32 sum of 4096 squares is within 1e-6 in tree order and 1e-5 in sequence; half is off by 5e-4.",
+    tolerance_reason="a float32 sum of 4096 squares is within 1e-5 in any order; half precision is off by 5e-4.",
 )
 
 MATMUL = KernelTask(
     name="matmul",
     specification=(
-        "c = a @ b, a (M, K) and b (K, N) contiguous float16, c float16, summed in float32; "
-        "1 <= M, N, K <= 4096."
+        "c = a @ b, a (M, K) and b (K, N) contiguous float16, c float16, summed in float32; 1 <= M, N, K <= 4096."
     ),
     signature="run(a, b) -> c; a (M, K), b (K, N), c (M, N) float16",
     scored_shape=(4096, 4096, 1024),
@@ -282,7 +283,7 @@ MATMUL = KernelTask(
     atol=1e-6,
     tolerance_reason=(
         "storing float16 rounds by 4.9e-4 of the result; summing 1024 products in float32 adds at most a few 1e-7 of "
-        "sum |a||b|. Summing in float16 rounds each partial sum by 4.9e-4 of it and misses this by a factor of 3 or more."
+        "sum |a||b|. Summing in float16 rounds every partial sum by 4.9e-4 of itself and misses this many times over."
     ),
     rounding_scale=_matmul_rounding_scale,
     scale_tol=1e-6,

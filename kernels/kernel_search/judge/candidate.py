@@ -17,10 +17,30 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 FILE_NAME = "<candidate>"
 VIEWS = frozenset(
-    ["view", "_unsafe_view", "reshape", "_reshape_alias", "detach", "alias", "expand", "t", "transpose", "permute", "slice", "select", "unsqueeze", "squeeze", "as_strided", "unbind", "split"]
+    [
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "_reshape_alias",
+        "detach",
+        "alias",
+        "expand",
+        "t",
+        "transpose",
+        "permute",
+        "slice",
+        "select",
+        "unsqueeze",
+        "squeeze",
+        "as_strided",
+        "unbind",
+        "split",
+    ]
 )
 ALLOCATIONS = frozenset(["empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"])
-FILLS = frozenset(["zeros", "zeros_like", "new_zeros", "zero_", "full", "full_like", "new_full", "fill_", "ones", "ones_like"])
+FILLS = frozenset(
+    ["zeros", "zeros_like", "new_zeros", "zero_", "full", "full_like", "new_full", "fill_", "ones", "ones_like"]
+)
 ALLOWED_OPERATIONS = VIEWS | ALLOCATIONS | FILLS
 
 

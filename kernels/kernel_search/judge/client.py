@@ -1,5 +1,6 @@
 """The judge's end of a warm server: start it, ask it, start it again when it died."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -8,7 +9,7 @@ import tempfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from kernel_search.judge import wire
@@ -103,7 +104,12 @@ class Server:
         if result is not None and "harness_error" in result:
             raise ServerDied(f"the {self.kind} server failed: {result['harness_error']}")
         return Reply(
-            result, header["signal"], header["is_timed_out"], header["is_oversized"], header["cpu_seconds"], header["output"]
+            result,
+            header["signal"],
+            header["is_timed_out"],
+            header["is_oversized"],
+            header["cpu_seconds"],
+            header["output"],
         )
 
     def restart_if_dead(self) -> None:
@@ -121,10 +127,8 @@ class Server:
     def close(self) -> None:
         """Hang up; the server then kills its children and leaves."""
         if self._socket is not None:
-            try:
+            with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             self._socket.close()
             self._socket = None
         if self._process is not None:
@@ -145,8 +149,6 @@ class Server:
             return ""
 
     def _take(self, waiting: _Waiting, number: int, seconds: float) -> tuple[dict[str, Any], bytes]:
-        from queue import Empty
-
         try:
             answer = waiting.answers[number].get(timeout=seconds)
         except Empty:
@@ -187,7 +189,7 @@ def clean_environment(kind: str) -> dict[str, str]:
     """The environment of a server: nothing of the caller's but the search path, so no secret can be read."""
     environment = {
         "PATH": os.defpath,
-            "PYTHONPATH": str(SOURCE_ROOT),
+        "PYTHONPATH": str(SOURCE_ROOT),
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",

@@ -1,4 +1,4 @@
-"""The trusted side of correctness: makes the inputs again, computes the float64 reference, compares. No candidate here."""
+"""The trusted side of correctness: makes the inputs again, computes the float64 reference, compares."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,9 @@ class Comparison:
 
     def describe(self) -> str:
         """One line of evidence."""
-        worst = "not finite" if math.isinf(self.worst_ratio) else f"worst error {self.worst_ratio:.3g} times the tolerance"
+        worst = (
+            "not finite" if math.isinf(self.worst_ratio) else f"worst error {self.worst_ratio:.3g} times the tolerance"
+        )
         return f"{self.wrong_elements} of {self.elements} elements are wrong, {worst}"
 
 
@@ -37,7 +39,8 @@ def case_specs(task: KernelTask, case: Case, seed: int) -> list[dict[str, Any]]:
 def reference_for_case(task: KernelTask, specs: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
     """Float64 reference and allowed error of a small case."""
     made = [
-        inputs.make_input(inputs.InputSpec(tuple(spec["shape"]), spec["dtype"], spec["regime"], spec["seed"])) for spec in specs
+        inputs.make_input(inputs.InputSpec(tuple(spec["shape"]), spec["dtype"], spec["regime"], spec["seed"]))
+        for spec in specs
     ]
     return reference_and_tolerance(task, made)
 
@@ -68,7 +71,9 @@ def _pattern(regime: str, dtype: str) -> np.ndarray:
     return inputs.pattern(regime, dtype)
 
 
-def compare_scored(task: KernelTask, shape: Shape, offsets: list[int], programs: list[dict[str, Any]]) -> list[Comparison]:
+def compare_scored(
+    task: KernelTask, shape: Shape, offsets: list[int], programs: list[dict[str, Any]]
+) -> list[Comparison]:
     """Compare what sampled programs of the scored launch stored; one result per program that stored anything."""
     pattern = _pattern(task.scored_regime, task.dtype)
     results = []

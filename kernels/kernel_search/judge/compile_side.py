@@ -1,5 +1,6 @@
 """The compile server's operations: record the launches of a candidate, compile kernels for the target, measure them."""
 
+import math
 import os
 import re
 import subprocess
@@ -95,7 +96,7 @@ def compile_launch(body: dict[str, Any]) -> dict[str, Any]:
     try:
         target.pretend_device(target.TARGETS[body["target"]])
         kernel = _kernel(candidate.load(body["source"]), launch["kernel"])
-        compiled = _compile(kernel, launch, body["target"])
+        compiled = _compile(kernel, launch, body["target"], body["accesses_per_thread"])
         return {"measured": measure(compiled, scratch, target.TARGETS[body["target"]])}
     except CandidateFault as fault:
         return {"fault": [fault.failure_class, str(fault)]}
@@ -120,7 +121,7 @@ def _constant(module_globals: dict[str, Any], value: Any) -> Any:
     return value
 
 
-def _compile(kernel: JITFunction, launch: dict[str, Any], target_name: str) -> Any:
+def _compile(kernel: JITFunction, launch: dict[str, Any], target_name: str, accesses_per_thread: int) -> Any:
     gpu = target.TARGETS[target_name]
     special = launch["specialisation"]
     module_globals = kernel.fn.__globals__
@@ -130,9 +131,12 @@ def _compile(kernel: JITFunction, launch: dict[str, Any], target_name: str) -> A
         {tuple(path): _constant(module_globals, value) for path, value in special["constexprs"]},
         {tuple(path): value for path, value in special["attributes"]},
     )
+    triton.knobs.runtime.add_stages_inspection_hook = _size_check(accesses_per_thread, gpu)
     goal = GPUTarget("cuda", gpu.capability, gpu.warp_size)
     try:
         return triton.compile(source, target=goal, options=dict(launch["options"]))
+    except CandidateFault:
+        raise
     except CompilationError as error:
         text = candidate.last_line(error)
         removed = "removed in favor of the tensor descriptor" in str(error)
@@ -149,9 +153,44 @@ def _compile(kernel: JITFunction, launch: dict[str, Any], target_name: str) -> A
         raise CandidateFault("language", candidate.last_line(error)) from error
 
 
+def _size_check(limit: int, gpu: target.Gpu) -> Any:
+    """A hook on the compiler's stages that refuses a kernel before the slow ones, by the size of its code."""
+
+    def inspect(backend: Any = None, stages: Any = None, options: Any = None, *rest: Any) -> Any:
+        if stages is None:
+            return "size_check", str(limit)
+        lower = stages["llir"]
+
+        def checked(module: Any, metadata: Any) -> Any:
+            accesses = count_accesses(str(module)) // (options.num_warps * gpu.warp_size)
+            if accesses > limit:
+                raise CandidateFault(
+                    "resources",
+                    f"{accesses} element accesses per thread in straight-line code; the judge compiles {limit}",
+                )
+            return lower(module, metadata)
+
+        stages["llir"] = checked
+        return None
+
+    return inspect
+
+
+def count_accesses(module_text: str) -> int:
+    """Elements that the loads and stores of a kernel touch, each counted once however often a loop repeats it."""
+    total = 0
+    for line in module_text.splitlines():
+        if "tt.load " in line or "tt.store " in line or "tt.atomic_rmw " in line:
+            shape = re.search(r"tensor<((?:\d+x)+)", line)
+            total += math.prod(int(size) for size in shape[1].split("x")[:-1]) if shape else 1
+    return total
+
+
 def _assembler_line(text: str) -> str:
     """The assembler's own complaint; the rest of its error names files and commands of this machine."""
-    lines = [line.strip() for line in text.splitlines() if line.startswith("ptxas") and ("error" in line or "fatal" in line)]
+    lines = [
+        line.strip() for line in text.splitlines() if line.startswith("ptxas") and ("error" in line or "fatal" in line)
+    ]
     return re.sub(r"\S*/\S*", "…", lines[0])[:300] if lines else "ptxas refused the program"
 
 
@@ -164,7 +203,9 @@ def measure(compiled: Any, scratch: Path, gpu: target.Gpu) -> dict[str, Any]:
     metadata = compiled.metadata
     threads = metadata.num_warps * gpu.warp_size
     if metadata.shared > gpu.shared_per_block:
-        raise CandidateFault("resources", f"{metadata.shared} bytes of shared memory; a block may have {gpu.shared_per_block}")
+        raise CandidateFault(
+            "resources", f"{metadata.shared} bytes of shared memory; a block may have {gpu.shared_per_block}"
+        )
     if threads > gpu.threads_per_block:
         raise CandidateFault("resources", f"{threads} threads in a block; {gpu.threads_per_block} are possible")
     cubin = scratch / "kernel.cubin"
@@ -217,7 +258,7 @@ def warm_up(setup: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
             reply = record(job | {"target": setup["target"]})
             for launch in reply.get("launches", []):
                 if number in setup["compile"]:
-                    body = {"scratch": scratch, "source": job["source"], "launch": launch, "target": setup["target"]}
+                    body = {"scratch": scratch, "source": job["source"], "launch": launch} | setup
                     compile_launch(body)
     JITFunction.run = saved
     with TargetClaim():

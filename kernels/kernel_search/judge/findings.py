@@ -1,4 +1,4 @@
-"""Turns what the interpreter reported into findings: which shapes are right, what was covered, what the launch moves."""
+"""Turns what the interpreter reported into findings: which shapes are right, what was covered, what was moved."""
 
 from typing import Any
 
@@ -10,7 +10,9 @@ from kernel_search.tasks import KernelTask
 
 COVERAGE_SLACK = 0.02  # of the output, when all sampled programs store equally much (the grid's edge may store less)
 UNEVEN_COVERAGE_SLACK = 0.15  # when they do not; a ratio above two is never judged on a small sample
-MOST_COVERAGE = 1.5  # above 1 when the last programs store less than those sampled; far above, elements are stored twice
+MOST_COVERAGE = (
+    1.5  # above 1 when the last programs store less than those sampled; far above, elements are stored twice
+)
 WIDE_SAMPLE = 64  # programs to sample when their work differs, fewer when each is long
 WIDE_OPERATIONS = 2500
 INPUT_SLACK = 0.05
@@ -45,7 +47,8 @@ def check_small_cases(task: KernelTask, seed: int, report: dict[str, Any]) -> No
         raise Rejected("shape_specialised" if is_special else "wrong_values", "values", wrong[0])
     again = report.get("again")
     if again is not None and not again.get("uses_atomics"):
-        if np.asarray(again["values"]).tobytes() != np.asarray(report["cases"][0]["values"]).tobytes():
+        first, second = np.asarray(report["cases"][0]["values"]), np.asarray(again["values"])
+        if first.tobytes() != second.tobytes():
             raise Rejected("contract", "repeatable", "two runs on equal inputs gave different results")
 
 
@@ -74,7 +77,9 @@ def check_reduced(task: KernelTask, seed: int, report: dict[str, Any]) -> None:
     comparison = _compare_case(task, plan.reduced_case(task, seed)["inputs"], report["reduced"])
     if not comparison.is_right:
         shape = "x".join(map(str, task.reduced_shape))
-        raise Rejected("shape_specialised", "scored_shape", f"shape {shape}: {_describe(comparison, report['reduced'])}")
+        raise Rejected(
+            "shape_specialised", "scored_shape", f"shape {shape}: {_describe(comparison, report['reduced'])}"
+        )
 
 
 def check_launches(recorded: list[dict[str, Any]], interpreted: list[dict[str, Any]]) -> None:
@@ -85,7 +90,9 @@ def check_launches(recorded: list[dict[str, Any]], interpreted: list[dict[str, A
     """
     plain = [{key: value for key, value in launch.items() if key != "specialisation"} for launch in recorded]
     if plain != interpreted:
-        raise Rejected("contract", "same_launches", f"{len(plain)} launches recorded, {len(interpreted)} other ones interpreted")
+        raise Rejected(
+            "contract", "same_launches", f"{len(plain)} launches recorded, {len(interpreted)} other ones interpreted"
+        )
 
 
 def check_scored(task: KernelTask, offsets: list[int], scored: dict[str, Any]) -> bool:
@@ -101,7 +108,9 @@ def check_scored(task: KernelTask, offsets: list[int], scored: dict[str, Any]) -
     if len(launches) > 1 or scored["uses_atomics"]:
         return False  # a sample of programs cannot give final values; the whole grid at fewer rows was compared
     if scored["overlap"]:
-        raise Rejected("race", "scored_shape", f"{scored['overlap']} output elements are stored by more than one sampled program")
+        raise Rejected(
+            "race", "scored_shape", f"{scored['overlap']} output elements are stored by more than one sampled program"
+        )
     for comparison in compare.compare_scored(task, task.scored_shape, offsets, scored["programs"]):
         if not comparison.is_right:
             raise Rejected("shape_specialised", "scored_shape", f"scored shape: {comparison.describe()}")
@@ -133,7 +142,9 @@ def wide_sample(scored: dict[str, Any]) -> int:
 def launch_work(task: KernelTask, scored: dict[str, Any]) -> list[LaunchWork]:
     """What each launch moves in total, scaled from the sampled programs."""
     works = []
-    for launch, programs_of, tensor_bytes in zip(scored["launches"], scored["traffic"], scored["tensor_bytes"], strict=True):
+    for launch, programs_of, tensor_bytes in zip(
+        scored["launches"], scored["traffic"], scored["tensor_bytes"], strict=True
+    ):
         programs = int(np.prod(launch["grid"]))
         scale = programs / len(programs_of)
         if scored["stopped_programs"] and len(scored["launches"]) == 1:

@@ -35,7 +35,9 @@ class Runner:
         """Inputs of a case, in buffers with poison on both sides."""
         made = []
         for number, spec in enumerate(specs):
-            values = inputs.make_input(inputs.InputSpec(tuple(spec["shape"]), spec["dtype"], spec["regime"], spec["seed"]))
+            values = inputs.make_input(
+                inputs.InputSpec(tuple(spec["shape"]), spec["dtype"], spec["regime"], spec["seed"])
+            )
             key = (number, *spec["shape"], spec["dtype"])
             if key not in self.buffers:
                 size, dtype = values.size + 2 * GUARD_ELEMENTS, getattr(torch, spec["dtype"])
@@ -48,7 +50,9 @@ class Runner:
     def call(self, tensors: list[torch.Tensor], output_shape: list[int], **plan: Any) -> tuple[torch.Tensor, Execution]:
         """One call of `run` under an execution plan; its output, contract checked."""
         memory = Memory(tensors, has_cells=plan.get("sampled") is None)
-        execution = Execution(memory, launches.Roles(tensors), lock_kernels=frozenset(self.body["lock_kernels"]), **plan)
+        execution = Execution(
+            memory, launches.Roles(tensors), lock_kernels=frozenset(self.body["lock_kernels"]), **plan
+        )
         CURRENT.append(execution)
         try:
             guard = OperationGuard(poison_below_elements=POISON_BELOW)
@@ -79,7 +83,10 @@ class Runner:
 
     def scored_case(self, scored: dict[str, Any]) -> dict[str, Any]:
         """Run sampled programs of the scored launch; what they stored, and what they moved."""
-        tensors = [_window(scored, shape, offset) for shape, offset in zip(scored["input_shapes"], scored["offsets"], strict=True)]
+        tensors = [
+            _window(scored, shape, offset)
+            for shape, offset in zip(scored["input_shapes"], scored["offsets"], strict=True)
+        ]
         output, execution = self.call(
             tensors, scored["output_shape"], order_seed=self.body["seed"] + 1,
             sampled=scored["sampled"], operation_limit=scored["operation_limit"],
@@ -106,7 +113,9 @@ def _distinct_bytes(tensors: list[torch.Tensor]) -> int:
     return sum(storages.values())
 
 
-def _stores_by_program(output: torch.Tensor, execution: Execution, rng: random.Random) -> tuple[list[dict[str, Any]], int]:
+def _stores_by_program(
+    output: torch.Tensor, execution: Execution, rng: random.Random
+) -> tuple[list[dict[str, Any]], int]:
     """Per sampled program the output elements that it stored (a drawn part of very many) with their values."""
     by_program: dict[int, list[np.ndarray]] = {}
     region = execution.memory.region_of(output)
@@ -118,7 +127,9 @@ def _stores_by_program(output: torch.Tensor, execution: Execution, rng: random.R
     flat = output.view(-1).numpy()
     found, all_positions = [], []
     for program, parts in by_program.items():
-        positions = np.unique((np.concatenate(parts) - np.uint64(low)) // np.uint64(output.element_size())).astype(np.int64)
+        positions = np.unique((np.concatenate(parts) - np.uint64(low)) // np.uint64(output.element_size())).astype(
+            np.int64
+        )
         all_positions.append(positions)
         kept = positions
         if positions.size > VALUES_PER_PROGRAM:
@@ -170,7 +181,9 @@ def interpret(body: dict[str, Any]) -> dict[str, Any]:
             report["stage"] = "scored"
             report["scored"] = runner.scored_case(body["scored"])
             needs_whole = (
-                len(report["scored"]["launches"]) > 1 or report["scored"]["uses_atomics"] or report["scored"]["stopped_programs"]
+                len(report["scored"]["launches"]) > 1
+                or report["scored"]["uses_atomics"]
+                or report["scored"]["stopped_programs"]
             )
             if body["reduced_always"] or needs_whole:
                 report["stage"] = "reduced"

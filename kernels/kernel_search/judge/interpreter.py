@@ -2,8 +2,8 @@
 
 Three kinds of change to triton 3.9's interpreter. *Watching*: every load, store, atomic and dot passes through the
 shadow memory. *Corrections* towards what a GPU does: comparisons are int1, maxima let poison through, masked lanes
-without `other` hold poison instead of 0, float16 sums round at every step. *Speed*: the language is patched once per process
-instead of once per call, dots use float32 BLAS; see speed.py for the rest.
+without `other` hold poison instead of 0, float16 sums round at every step. *Speed*: the language is patched once per
+process and not per call, dots use float32 BLAS; see speed.py for the rest.
 """
 
 import inspect

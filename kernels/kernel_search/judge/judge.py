@@ -72,7 +72,9 @@ class Judge:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def start(self) -> None:
@@ -241,4 +243,3 @@ class _Bounded(OrderedDict[str, Any]):
         super().__setitem__(key, value)
         while len(self) > max(1, self._limit):
             self.popitem(last=False)
-

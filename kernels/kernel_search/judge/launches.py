@@ -106,7 +106,11 @@ def describe(function: Any, constexprs: set[str], bound: dict[str, Any], grid: t
         if name in constexprs:
             arguments[name] = ["constexpr", constant(value)]
         elif isinstance(value, torch.Tensor):
-            layout = [list(value.shape), list(value.stride()), value.storage_offset() if roles.of(value)[:2] != "in" else 0]
+            layout = [
+                list(value.shape),
+                list(value.stride()),
+                value.storage_offset() if roles.of(value)[:2] != "in" else 0,
+            ]
             arguments[name] = ["tensor", str(value.dtype).removeprefix("torch."), *layout, roles.of(value)]
         elif isinstance(value, bool | int | float):
             arguments[name] = [type(value).__name__, value]

@@ -21,7 +21,9 @@ class Pipeline:
     `compiles` keeps results by (kernel text, launch, target): the text comes from the screen, not from the child.
     """
 
-    def __init__(self, settings: JudgeSettings, compiler: Server, interpreter: Server, compiles: MutableMapping[str, Any]):
+    def __init__(
+        self, settings: JudgeSettings, compiler: Server, interpreter: Server, compiles: MutableMapping[str, Any]
+    ):
         self.settings = settings
         self.compiler = compiler
         self.interpreter = interpreter
@@ -74,7 +76,9 @@ class Pipeline:
         if fault is not None and check != "interpret":
             message = str(fault[1])
             if fault[0] == "lowering":
-                errors = [line.partition("error: ")[2].strip() for line in reply.output.splitlines() if "error: " in line]
+                errors = [
+                    line.partition("error: ")[2].strip() for line in reply.output.splitlines() if "error: " in line
+                ]
                 message = f"{message}; {errors[0][:200]}" if errors else message
             raise Rejected(str(fault[0]), "resources" if fault[0] == "resources" else check, message)
         return reply.result
@@ -87,7 +91,12 @@ class Pipeline:
         wanted = {key: launch[key] for key in ("kernel", "options", "specialisation")}
         key = sha256_text(canonical_json([self.settings.target, screened.kernel_source, wanted]))
         if key not in self.compiles:
-            body = {"source": screened.kernel_source, "target": self.settings.target, "launch": wanted}
+            body = {
+                "source": screened.kernel_source,
+                "target": self.settings.target,
+                "launch": wanted,
+                "accesses_per_thread": self.settings.accesses_per_thread,
+            }
             reply = self._ask(self.compiler, "compile_launch", body)
             try:
                 self.compiles[key] = self._outcome(reply, "compile", self.settings.compile_cpu_seconds)["measured"]
@@ -144,10 +153,16 @@ class Pipeline:
             for one, work, part in zip(measured, works, parts, strict=True)
         ]
         if seconds < 0.98 * floor:
-            raise Rejected("implausible", "roofline", f"estimate {seconds * 1e6:.1f} us is below the roofline {floor * 1e6:.1f} us")
+            raise Rejected(
+                "implausible", "roofline", f"estimate {seconds * 1e6:.1f} us is below the roofline {floor * 1e6:.1f} us"
+            )
         checks.append(Check("roofline", True))
 
 
 def _rounded(part: dict[str, float]) -> dict[str, float]:
-    return {name if name in ("waves", "blocks_per_multiprocessor") else f"{name}_us": round(
-        value if name in ("waves", "blocks_per_multiprocessor") else value * 1e6, 4) for name, value in part.items()}  # fmt: skip
+    """The parts of an estimate with times in microseconds."""
+    factors = ("waves", "blocks_per_multiprocessor")
+    return {
+        name if name in factors else f"{name}_us": round(value if name in factors else value * 1e6, 4)
+        for name, value in part.items()
+    }

@@ -46,7 +46,9 @@ def scored_case(task: KernelTask, seed: int, settings: JudgeSettings, *, sampled
     }
 
 
-def interpret_body(source: str, screened: Screened, task: KernelTask, seed: int, settings: JudgeSettings) -> dict[str, Any]:
+def interpret_body(
+    source: str, screened: Screened, task: KernelTask, seed: int, settings: JudgeSettings
+) -> dict[str, Any]:
     """The request that runs a candidate in the interpreter."""
     sampled = settings.sampled_programs if task.flops is None else max(2, settings.sampled_programs // 2)
     return {

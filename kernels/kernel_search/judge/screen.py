@@ -1,7 +1,7 @@
 """The static screen: the first check of a candidate, on its syntax tree, before anything of it runs.
 
-An allow-list, not a list of known tricks: imports, statements, names, attributes and keywords are those of vocabulary.py
-or defined in the file, everything else is refused. It filters; the boundary is the operating system's sandbox.
+An allow-list, not a list of known tricks: imports, statements, names, attributes and keywords are those of
+vocabulary.py or defined in the file, everything else is refused. It filters; the boundary is the sandbox.
 """
 
 import ast
@@ -13,12 +13,13 @@ from kernel_search.judge import vocabulary
 
 MAX_SOURCE_CHARACTERS = 60_000
 STATEMENTS = (
-    ast.FunctionDef, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Expr, ast.Pass,
-    ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.Break, ast.Continue, ast.With,
+    ast.FunctionDef, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Expr,
+    ast.Pass, ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.Break, ast.Continue, ast.With,
 )  # fmt: skip
 EXPRESSIONS = (
-    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.IfExp, ast.Attribute, ast.Subscript, ast.Slice, ast.Name,
-    ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Lambda, ast.JoinedStr, ast.FormattedValue, ast.ListComp, ast.Starred,
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.IfExp, ast.Attribute, ast.Subscript, ast.Slice,
+    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Lambda, ast.JoinedStr, ast.FormattedValue, ast.ListComp,
+    ast.Starred,
 )  # fmt: skip
 
 
@@ -82,7 +83,9 @@ def _is_kernel(node: ast.FunctionDef) -> bool:
 
 
 def _uses_locks(kernel: ast.FunctionDef) -> bool:
-    return any(isinstance(node, ast.Attribute) and node.attr in ("atomic_cas", "atomic_xchg") for node in ast.walk(kernel))
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("atomic_cas", "atomic_xchg") for node in ast.walk(kernel)
+    )
 
 
 def _dotted(node: ast.AST) -> str | None:
@@ -150,8 +153,11 @@ def _check_node(node: ast.AST) -> None:
         raise Refused("screen", f"assignment to {ast.unparse(node)[:40]}", line)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         raise Refused("screen", "the @ operator", line)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant | ast.JoinedStr) and (
-        isinstance(node.left, ast.JoinedStr) or isinstance(node.left.value, str | bytes)
+    if (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mod)
+        and isinstance(node.left, ast.Constant | ast.JoinedStr)
+        and (isinstance(node.left, ast.JoinedStr) or isinstance(node.left.value, str | bytes))
     ):
         raise Refused("screen", "text formatting", line)
     if isinstance(node, ast.With):
@@ -166,7 +172,7 @@ def _check_node(node: ast.AST) -> None:
 
 
 def _check_attribute_chains(tree: ast.Module, kernels: set[str]) -> None:
-    """Every attribute is on an allowed chain of a module, or an allowed attribute of a value; texts are not formatted."""
+    """Modules are used by allowed chains only, kernels are launched or called only, texts are not formatted."""
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) and not _is_inside_error(node, parents):
@@ -216,7 +222,9 @@ def _check_module_chain(module: str, dotted: str, line: int) -> None:
     if chain in allowed:
         return
     if module == "tl" and chain in vocabulary.REMOVED_LANGUAGE:
-        raise Refused("removed_api", f"tl.{chain} was removed from Triton; use masked pointers or tensor descriptors", line)
+        raise Refused(
+            "removed_api", f"tl.{chain} was removed from Triton; use masked pointers or tensor descriptors", line
+        )
     # An attribute of an allowed value, such as torch.cuda.get_device_properties(0).multi_processor_count, is no chain:
     # it stands on a call. What is left is either forbidden or does not exist; the latter is an error of language.
     if module == "tl" and "." not in chain and not _exists_in_language(chain):
@@ -277,7 +285,9 @@ class _Scope:
                 raise Refused("language", f"name {node.id!r} is not defined", line)
             if isinstance(node, ast.Attribute) and not _is_on_module(node) and node.attr not in self.attributes:
                 raise Refused("screen", f"attribute .{node.attr}", line)
-            if self.is_kernel and isinstance(node, ast.Lambda | ast.ListComp | ast.With | ast.Raise | ast.JoinedStr | ast.Dict):
+            if self.is_kernel and isinstance(
+                node, ast.Lambda | ast.ListComp | ast.With | ast.Raise | ast.JoinedStr | ast.Dict
+            ):
                 raise Refused("language", f"{type(node).__name__} in a kernel", line)
             if self.is_kernel and isinstance(node, ast.Name) and node.id in ("torch", "math", "Tensor"):
                 raise Refused("language", f"kernel {self.function.name} uses {node.id}", line)
@@ -286,7 +296,11 @@ class _Scope:
 
     def _only_cdiv(self, node: ast.Name) -> None:
         for attribute in self._walk():
-            if isinstance(attribute, ast.Attribute) and attribute.value is node and attribute.attr in ("cdiv", "next_power_of_2"):
+            if (
+                isinstance(attribute, ast.Attribute)
+                and attribute.value is node
+                and attribute.attr in ("cdiv", "next_power_of_2")
+            ):
                 return
         raise Refused("language", f"kernel {self.function.name} uses triton other than cdiv", node.lineno)
 

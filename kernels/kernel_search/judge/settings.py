@@ -13,6 +13,7 @@ class JudgeSettings(Settings):
     target: str
     compile_cpu_seconds: int = Field(gt=0)
     interpret_cpu_seconds: int = Field(gt=0)
+    accesses_per_thread: int = Field(gt=0)
     wall_seconds: int = Field(gt=0)
     memory_mib: int = Field(gt=0)
     file_mib: int = Field(gt=0)

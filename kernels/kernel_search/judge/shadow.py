@@ -140,7 +140,8 @@ class Memory:
                 rest = rest[~inside]
         if rest.size:
             raise CandidateFault(
-                "out_of_bounds", f"program {self.program} {kind}s {rest.size} of {addresses.size} lanes outside its tensors"
+                "out_of_bounds",
+                f"program {self.program} {kind}s {rest.size} of {addresses.size} lanes outside its tensors",
             )
         return parts
 
@@ -153,7 +154,8 @@ class Memory:
     def _race(self, region: Region, others: np.ndarray, what: str) -> None:
         if not self.uses_locks:
             raise CandidateFault(
-                "race", f"program {self.program} {what} elements of {region.role} that program {int(others[0])} touches too"
+                "race",
+                f"program {self.program} {what} elements of {region.role} that program {int(others[0])} touches too",
             )
 
     def load(self, addresses: np.ndarray, size: int) -> None:

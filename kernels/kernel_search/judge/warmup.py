@@ -41,7 +41,12 @@ class SelfTestFailed(Exception):
 def compile_setup(settings: JudgeSettings) -> dict[str, Any]:
     """Warm-up of the compile server: every starting kernel is recorded, two are compiled."""
     jobs = [plan.record_body(task.seed_source, task, settings) for task in (VECTOR_ADD, SOFTMAX, MATMUL)]
-    return {"target": settings.target, "warm": jobs, "compile": [1, 2]}
+    return {
+        "target": settings.target,
+        "accesses_per_thread": settings.accesses_per_thread,
+        "warm": jobs,
+        "compile": [1, 2],
+    }
 
 
 def interpret_setup(settings: JudgeSettings) -> dict[str, Any]:
@@ -62,14 +67,18 @@ def check_layers(pipeline: Pipeline) -> dict[str, bool]:
     """
     layers: dict[str, bool] = {"wall_clock": True}
     for server, operation in ((pipeline.compiler, "record"), (pipeline.interpreter, "interpret")):
-        reply = server.ask(operation, _planted("out_of_bounds", pipeline.settings), **plan.limits(pipeline.settings, operation))
+        reply = server.ask(
+            operation, _planted("out_of_bounds", pipeline.settings), **plan.limits(pipeline.settings, operation)
+        )
         if reply.result is None:
             raise ServerDied(f"the first {operation} gave no result: {reply.output[-300:]}")
         for name, is_on in reply.result["layers"].items():
             layers[name] = layers.get(name, True) and bool(is_on)
     if sum(layers.values()) < pipeline.settings.required_layers:
         on = ", ".join(name for name, is_on in layers.items() if is_on)
-        raise SelfTestFailed(f"only these sandbox layers are on: {on}; {pipeline.settings.required_layers} are required")
+        raise SelfTestFailed(
+            f"only these sandbox layers are on: {on}; {pipeline.settings.required_layers} are required"
+        )
     return layers
 
 
