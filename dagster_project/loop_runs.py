@@ -1,5 +1,6 @@
 """Runs one job of the asset graph in this process, on the persistent instance, and says plainly why it failed."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ import dagster as dg
 
 from store.errors import PipelineError
 
+OUR_ERRORS = re.compile(r"^store\.errors\.\w+: ")  # what follows is written for a person and needs no class name
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -59,8 +61,8 @@ def reason(result: dg.ExecuteInProcessResult) -> str:
             error = event.step_failure_data.error
             if error is not None and error.cause is not None:  # the outermost is Dagster's own wrapper
                 error = error.cause
-            message = "unknown error" if error is None else " ".join(error.message.split())
-            return f"step {event.step_key}: {message}"
+            message = "unknown error" if error is None else OUR_ERRORS.sub("", " ".join(error.message.split()))
+            return f"{event.step_key}: {message}"
     return "the run ended without a step that failed; its log is in the page that `make ui` opens."
 
 

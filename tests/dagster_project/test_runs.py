@@ -135,7 +135,7 @@ def test_a_failed_step_is_one_line_that_says_why(home, instance):
     for file in home.path.glob("ledger.sqlite*"):
         file.unlink()
     home.ledger_path.write_text("no database")
-    with pytest.raises(StageFailed, match=r"^step ingest: ") as failed:
+    with pytest.raises(StageFailed, match=r"^ingest: ledger .*ledger\.sqlite") as failed:
         run("refresh", home, instance)
     assert "\n" not in str(failed.value)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from process_watch import is_alive, wait_for
 
 from dagster_project.instance import prepare_dagster_home
 from dagster_project.ui import free_port
+from process_watch import is_alive, wait_for
 from store.errors import WrongUse
 
 
