@@ -113,16 +113,26 @@ def _progress(title: str) -> Iterator[Progress]:
         yield Progress(lambda text, done, total: None)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Display
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Display(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as display:
-        task = display.add_task(title, total=None)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[count]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Display(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task(title, total=None, count="")
 
         def show(text: str | None, done: int | None, total: int | None) -> None:
             description = title if text is None else f"{title}: {text}"
-            display.update(task, description=description, completed=done, total=total)
+            if done is None:
+                display.update(task, description=description)
+                return
+            count = f"{done}" if total is None else f"{done} of {total}"
+            display.update(task, description=description, completed=done, total=total, count=count)
 
         yield Progress(show)
 
