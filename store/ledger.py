@@ -29,7 +29,7 @@ from store.ledger_rows import (
     Proposal,
     SessionState,
 )
-from store.ledger_sessions import add_session, put_task_row, read_sessions, set_session_status
+from store.ledger_sessions import add_session, put_task_row, read_session, read_sessions, set_session_status
 from store.verdicts import Verdict
 
 
@@ -139,12 +139,8 @@ class Ledger:
         Raises:
             UnknownName: There is no such session.
         """
-        states = self.sessions()
-        for state in states:
-            if state.session_id == session_id:
-                return state
-        known = ", ".join(state.session_id for state in states[-5:]) or "none yet"
-        raise UnknownName(f"session {session_id} is not in this ledger; the latest are {known}.")
+        with self._reading() as connection:
+            return read_session(connection, session_id)
 
     def sessions(self) -> list[SessionState]:
         """Every session, in the order in which they were last written."""
@@ -152,7 +148,11 @@ class Ledger:
             return read_sessions(connection)
 
     def set_status(self, session_id: str, status: str, reason: str | None = None) -> None:
-        """Say how a session stands (running, paused, done, failed) and why; the same again changes nothing."""
+        """Say how a session stands (running, paused, done, failed) and why; the same again changes nothing.
+
+        Raises:
+            UnknownName: There is no such session.
+        """
         with self._writing() as connection:
             set_session_status(connection, session_id, status, reason)
 

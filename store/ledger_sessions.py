@@ -66,11 +66,21 @@ def read_sessions(connection: Connection) -> list[SessionState]:
     return [_session_state(row) for row in rows]
 
 
+def read_session(connection: Connection, session_id: str) -> SessionState:
+    """One session; an unknown one is answered with the latest of those there are."""
+    sessions = schema.sessions
+    row = connection.execute(select(sessions).where(sessions.c.session_id == session_id)).mappings().one_or_none()
+    if row is not None:
+        return _session_state(row)
+    latest = connection.execute(select(sessions.c.session_id).order_by(sessions.c.feed_seq.desc()).limit(5)).scalars()
+    raise UnknownName(f"session {session_id} is not in this ledger; the latest are {', '.join(latest) or 'none yet'}.")
+
+
 def set_session_status(connection: Connection, session_id: str, status: str, reason: str | None) -> None:
     """Change a session's status and the reason for it."""
     sessions = schema.sessions
     is_this_session = sessions.c.session_id == session_id
-    current = connection.execute(select(sessions.c.status, sessions.c.status_reason).where(is_this_session)).one()
+    current = read_session(connection, session_id)
     if (current.status, current.status_reason) != (status, reason):
         with FeedWriter(connection) as writer:
             values = {"status": status, "status_reason": reason, "feed_seq": writer.next_number()}
