@@ -29,51 +29,51 @@ class Sheet:
 
 def sheets(report: Report) -> list[Sheet]:
     """The report's tables, in order."""
-    return [
-        _proposers(
-            report,
-            "second_search",
-            "Search again: equal numbers of proposals",
-            "new: neither the parent's artifact nor one of the "
-            f"{report['artifacts_in_training_data']} artifacts behind the training data; distinct: different artifacts "
-            "among the new ones. Unparsable answers, no-ops and duplicates count as attempts.",
-        ),
-        _estimates(report),
-        _proposers(report, "first_search", "First search", "new: other than the parent's artifact."),
-        _views(report),
-        _seconds(report),
-    ]
+    return [_attempts(report), _estimates(report), _rejections(report), _views(report), _seconds(report)]
 
 
-def _proposers(report: Report, which: str, title: str, note: str) -> Sheet:
-    columns = (
-        "proposer",
-        "attempts",
-        "valid",
-        "valid rate",
-        "valid, new",
-        "distinct",
-        "duplicates",
-        "no-ops",
-        "unparsable",
-        "inapplicable",
+COUNTS = {
+    "attempts": "attempts",
+    "valid": "valid",
+    "valid, and new": "valid_new",
+    "distinct, and new": "distinct_new",
+    "duplicates": "duplicates",
+    "no-ops": "no_ops",
+    "unparsable": "unparsable",
+    "inapplicable": "inapplicable",
+}
+
+
+def _entries(report: Report) -> dict[str, Mapping[str, Any]]:
+    """Numbers by column heading: the second search first, since there equal numbers of proposals are compared."""
+    first = {f"{entry['proposer']}, first": entry for entry in report["first_search"]}
+    return {entry["proposer"]: entry for entry in report["second_search"]} | first
+
+
+def _attempts(report: Report) -> Sheet:
+    entries = _entries(report)
+    rows = [(label, *(str(entry[key]) for entry in entries.values())) for label, key in COUNTS.items()]
+    rates = ("–" if entry["valid_rate"] is None else f"{entry['valid_rate']:.0%}" for entry in entries.values())
+    rows.insert(2, ("valid rate", *rates))
+    return Sheet(
+        "What became of the attempts",
+        ("", *entries),
+        rows,
+        "new: neither the parent's artifact nor one of the "
+        f"{report['artifacts_in_training_data']} artifacts behind the training data. Duplicates, no-ops, unparsable and "
+        "inapplicable answers count as attempts. The last column is the first search; there, new means other than the "
+        "parent's.",
     )
-    rows = [
-        (
-            entry["proposer"],
-            str(entry["attempts"]),
-            str(entry["valid"]),
-            "–" if entry["valid_rate"] is None else f"{entry['valid_rate']:.0%}",
-            str(entry["valid_new"]),
-            str(entry["distinct_new"]),
-            str(entry["duplicates"]),
-            str(entry["no_ops"]),
-            str(entry["unparsable"]),
-            str(entry["inapplicable"]),
-        )
-        for entry in report[which]
-    ]
-    return Sheet(title, columns, rows, note)
+
+
+def _rejections(report: Report) -> Sheet:
+    entries = _entries(report)
+    classes = sorted({name for entry in entries.values() for name in entry["failure_classes"]})
+    return Sheet(
+        "Rejected attempts, by failure class",
+        ("", *entries),
+        [(name, *(str(entry["failure_classes"].get(name, 0)) for entry in entries.values())) for name in classes],
+    )
 
 
 def _estimates(report: Report) -> Sheet:
@@ -97,23 +97,28 @@ def _views(report: Report) -> Sheet:
     rows = []
     for name, again in report["views_again"].items():
         first = report["views"][name]
-        changed = f"+{again['inserted']} ~{again['updated']} -{again['deleted']}"
         rows.append(
             (
                 name,
-                f"{first['mode']} ({first['reason']})",
-                f"{again['mode']} ({again['reason']})",
+                first["mode"],
+                _how(again),
                 str(first["dagster/row_count"]),
                 str(again["dagster/row_count"]),
-                changed,
+                f"+{again['inserted']} ~{again['updated']} -{again['deleted']}",
             )
         )
     return Sheet(
         "Views: how they were refreshed, and their rows",
-        ("view", "after the first search", "after the second", "rows", "rows then", "changed"),
+        ("view", "first", "second refresh", "rows", "then", "changed"),
         rows,
+        "first: mode of the refresh after the first search. changed: rows inserted, updated and deleted by the second.",
         num_text=3,
     )
+
+
+def _how(view: Mapping[str, Any]) -> str:
+    """Mode and reason; the versions that moved stay in report.json and on the page of `make ui`."""
+    return f"{view['mode']}: {view['reason'].split(' (')[0]}"
 
 
 def _seconds(report: Report) -> Sheet:

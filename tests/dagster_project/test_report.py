@@ -103,7 +103,7 @@ def report(home):
         "second_search": numbers,
         "artifacts_in_training_data": 1,
         "views": {"dpo_pairs": view("full", "first build", 7)},
-        "views_again": {"dpo_pairs": view("incremental", "2 sessions changed", 9)},
+        "views_again": {"dpo_pairs": view("incremental", "2 sessions touched (nodes 1 to 2)", 9)},
         "checks": {"passed": 16, "of": 16},
         "checks_again": {"passed": 16, "of": 16},
         "datasets": {"sft_dataset": {"dagster/row_count": 25, "directory": str(home.datasets / "sft")}},
@@ -121,6 +121,20 @@ def test_the_screen_and_the_page_say_the_same(home):
         for text in (sheet.title, *sheet.columns, *(cell for row in sheet.rows for cell in row)):
             assert text in screen.getvalue()
             assert text in page
+
+
+def test_the_tables_fit_a_terminal_of_eighty_columns(home):
+    screen = StringIO()
+    print_report(report(home), Console(file=screen, width=80))
+    for word in ("trained", "distinct, and new", "inapplicable", "incremental: 2 sessions touched"):
+        assert word in screen.getvalue()
+
+
+def test_each_proposer_is_a_column_and_the_first_search_the_last(home):
+    (attempts, *_) = sheets(report(home))
+    assert attempts.columns == ("", "trained", "rules", "rules, first")
+    assert ("valid, and new", "2", "0", "0") in attempts.rows
+    assert ("valid rate", "44%", "100%", "100%") in attempts.rows
 
 
 def test_estimates_stand_under_a_heading_that_says_what_they_are(home):
