@@ -61,8 +61,8 @@ def _attempts(report: Report) -> Sheet:
         rows,
         "new: neither the parent's artifact nor one of the "
         f"{report['artifacts_in_training_data']} artifacts behind the training data. Duplicates, no-ops, unparsable "
-        "and inapplicable answers count as attempts. The last column is the first search; there, new means other than the "
-        "parent's.",
+        "and inapplicable answers count as attempts. The last column is the first search; there, new means other than "
+        "the parent's.",
     )
 
 
