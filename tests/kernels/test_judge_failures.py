@@ -52,7 +52,7 @@ CASES = {
         SOFTMAX, spoilt(ROW, "triton.next_power_of_2(n_cols)", "16"), "wrong_values", "no kernel",
     ),
     "no launch": (
-        VECTOR_ADD, spoilt(ADD, "    add_kernel[grid]", "    return out\n    add_kernel[grid]"), "no_launch", "no kernel",
+        VECTOR_ADD, spoilt(ADD, "    add_kernel", "    return out\n    add_kernel"), "no_launch", "no kernel",
     ),
     "wrong shape": (VECTOR_ADD, spoilt(ADD, "    return out", "    return out.view(1, -1)"), "contract", "asked was"),
     "a list of tensors": (VECTOR_ADD, spoilt(ADD, "    return out", "    return [out]"), "contract", "list"),

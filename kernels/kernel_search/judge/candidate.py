@@ -125,7 +125,7 @@ def faults_of_candidate() -> Iterator[None]:
 
 def last_line(error: BaseException) -> str:
     """Type and last non-empty line of an error, without addresses, at most 300 characters."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
     text = f"{type(error).__name__}: {lines[-1] if lines else ''}".rstrip(": ")
     return "".join(_without_addresses(text))[:300]
 

@@ -138,8 +138,8 @@ def _compile(kernel: JITFunction, launch: dict[str, Any], target_name: str, acce
     except CandidateFault:
         raise
     except CompilationError as error:
-        text = candidate.last_line(error)
         removed = "removed in favor of the tensor descriptor" in str(error)
+        text = candidate.last_line(_deepest(error))
         raise CandidateFault("removed_api" if removed else "language", text) from error
     except AssertionError as error:
         raise CandidateFault("options", candidate.last_line(error)) from error
@@ -151,6 +151,13 @@ def _compile(kernel: JITFunction, launch: dict[str, Any], target_name: str, acce
         raise CandidateFault("lowering", candidate.last_line(error)) from error
     except Exception as error:
         raise CandidateFault("language", candidate.last_line(error)) from error
+
+
+def _deepest(error: BaseException) -> BaseException:
+    """The error at the bottom of a chain: outer ones point at lines that call."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _size_check(limit: int, gpu: target.Gpu) -> Any:

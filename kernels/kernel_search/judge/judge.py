@@ -95,6 +95,7 @@ class Judge:
 
                 compiler.wait_until_ready()
                 interpreter.wait_until_ready()
+                warmup.check_compiler(self._pipeline)
                 self.layers = warmup.check_layers(self._pipeline)
                 warmup.check_planted_faults(self._pipeline)
             except ServerDied as error:

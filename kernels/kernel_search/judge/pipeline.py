@@ -29,6 +29,7 @@ class Pipeline:
         self.interpreter = interpreter
         self.compiles = compiles
         self.gpu = TARGETS[settings.target]
+        self.drop_user = True
 
     def evaluate(self, source: str, task: KernelTask, seed: int, checks: list[Check], metrics: dict[str, Any]) -> None:
         """Run all checks; passed ones are appended to `checks`, numbers put into `metrics`.
@@ -53,8 +54,13 @@ class Pipeline:
         scored = self._check_report(task, own_seed, body, report, recorded, checks)
         self._estimate(task, scored, measured, checks, metrics)
 
-    def _ask(self, server: Server, operation: str, body: dict[str, Any]) -> Reply:
-        limits = plan.limits(self.settings, operation)
+    def ask(self, server: Server, operation: str, body: dict[str, Any]) -> Reply:
+        """Ask a server within the settings' limits; once more when it died.
+
+        Raises:
+            ServerDied: It died twice.
+        """
+        limits = plan.limits(self.settings, operation, drop_user=self.drop_user)
         try:
             return server.ask(operation, body, **limits)
         except ServerDied:
@@ -84,7 +90,7 @@ class Pipeline:
         return reply.result
 
     def _record(self, source: str, task: KernelTask) -> list[dict[str, Any]]:
-        reply = self._ask(self.compiler, "record", plan.record_body(source, task, self.settings))
+        reply = self.ask(self.compiler, "record", plan.record_body(source, task, self.settings))
         return list(self._outcome(reply, "record", self.settings.compile_cpu_seconds)["launches"])
 
     def _compile(self, screened: Screened, launch: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +103,7 @@ class Pipeline:
                 "launch": wanted,
                 "accesses_per_thread": self.settings.accesses_per_thread,
             }
-            reply = self._ask(self.compiler, "compile_launch", body)
+            reply = self.ask(self.compiler, "compile_launch", body)
             try:
                 self.compiles[key] = self._outcome(reply, "compile", self.settings.compile_cpu_seconds)["measured"]
             except Rejected as rejection:
@@ -108,7 +114,7 @@ class Pipeline:
         return dict(found)
 
     def _interpret(self, body: dict[str, Any]) -> dict[str, Any]:
-        reply = self._ask(self.interpreter, "interpret", body)
+        reply = self.ask(self.interpreter, "interpret", body)
         return self._outcome(reply, "interpret", self.settings.interpret_cpu_seconds)
 
     def _check_report(self, task: KernelTask, seed: int, body: dict[str, Any], report: dict[str, Any],

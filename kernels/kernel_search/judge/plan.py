@@ -75,7 +75,7 @@ def record_body(source: str, task: KernelTask, settings: JudgeSettings) -> dict[
     }
 
 
-def limits(settings: JudgeSettings, kind: str) -> dict[str, Any]:
+def limits(settings: JudgeSettings, kind: str, *, drop_user: bool = True) -> dict[str, Any]:
     """Limits of one child; only a child that compiles may start programs, and only the compiler's."""
     return {
         "cpu_seconds": settings.interpret_cpu_seconds if kind == "interpret" else settings.compile_cpu_seconds,
@@ -83,6 +83,7 @@ def limits(settings: JudgeSettings, kind: str) -> dict[str, Any]:
         "memory_mib": settings.memory_mib,
         "file_mib": settings.file_mib,
         "result_mib": settings.result_mib,
+        "drop_user": drop_user,
         "may_execute": paths.compiler_tools() if kind == "compile_launch" else [],
     }
 

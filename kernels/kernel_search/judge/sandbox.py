@@ -32,12 +32,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Limits:
-    """What one child may use. `may_execute` lists folders whose programs it may start; empty means none at all."""
+    """What one child may use.
+
+    `may_execute` lists folders whose programs it may start; empty means none at all. `drop_user` is off where the
+    installation lies in a folder that only root can enter.
+    """
 
     cpu_seconds: int
     memory_mib: int
     file_mib: int
     may_execute: tuple[str, ...] = ()
+    drop_user: bool = True
 
 
 def enter(limits: Limits, scratch: Path, readable: Iterable[str]) -> dict[str, bool]:
@@ -60,7 +65,7 @@ def enter(limits: Limits, scratch: Path, readable: Iterable[str]) -> dict[str, b
     os.chdir(scratch)
     _limit(limits)
     on["rlimits"] = True
-    if is_root:
+    if is_root and limits.drop_user:
         on["user"] = _become_nobody(scratch)
     on["no_new_privs"] = _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     if on["no_new_privs"]:
@@ -70,7 +75,7 @@ def enter(limits: Limits, scratch: Path, readable: Iterable[str]) -> dict[str, b
 
 
 def _limit(limits: Limits) -> None:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    pages = int(Path("/proc/self/statm").read_bytes().split()[0])
     ceilings = {
         resource.RLIMIT_AS: pages * resource.getpagesize() + limits.memory_mib * 2**20,
         resource.RLIMIT_CPU: limits.cpu_seconds,

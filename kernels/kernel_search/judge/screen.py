@@ -6,10 +6,10 @@ vocabulary.py or defined in the file, everything else is refused. It filters; th
 
 import ast
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kernel_search.judge import vocabulary
+from kernel_search.judge.scope import FunctionScope, Refused, check_loose_names, dotted
 
 MAX_SOURCE_CHARACTERS = 60_000
 STATEMENTS = (
@@ -21,14 +21,6 @@ EXPRESSIONS = (
     ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Lambda, ast.JoinedStr, ast.FormattedValue, ast.ListComp,
     ast.Starred,
 )  # fmt: skip
-
-
-class Refused(Exception):
-    """The first construct that a candidate may not use, with the failure class and the line."""
-
-    def __init__(self, failure_class: str, message: str, line: int | None = None):
-        super().__init__(message if line is None else f"line {line}: {message}")
-        self.failure_class = failure_class
 
 
 @dataclass(frozen=True)
@@ -65,10 +57,10 @@ def screen(source: str) -> Screened:
         _check_node(node)
     _check_attribute_chains(tree, {kernel.name for kernel in kernels})
     for kernel in kernels:
-        _Scope(kernel, module_names, is_kernel=True).check()
+        FunctionScope(kernel, module_names, is_kernel=True).check()
     for host in hosts:
-        _Scope(host, module_names, is_kernel=False).check()
-    _check_loose_names(tree, module_names)
+        FunctionScope(host, module_names, is_kernel=False).check()
+    check_loose_names(tree, module_names)
     if not any(host.name == "run" and not host.decorator_list for host in hosts):
         raise Refused("contract", "no function run")
     if not kernels:
@@ -79,7 +71,7 @@ def screen(source: str) -> Screened:
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
-    return any(_dotted(d.func if isinstance(d, ast.Call) else d) == "triton.jit" for d in node.decorator_list)
+    return any(dotted(d.func if isinstance(d, ast.Call) else d) == "triton.jit" for d in node.decorator_list)
 
 
 def _uses_locks(kernel: ast.FunctionDef) -> bool:
@@ -88,31 +80,23 @@ def _uses_locks(kernel: ast.FunctionDef) -> bool:
     )
 
 
-def _dotted(node: ast.AST) -> str | None:
-    """`a.b.c` for a chain of attributes on a name, else None."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
-
-
 def _module_names(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in tree.body:
+        defined: list[str] = []
         if isinstance(node, ast.FunctionDef):
-            names.add(node.name)
+            defined = [node.name]
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if not isinstance(target, ast.Name):
-                    raise Refused("screen", "module-level assignment to something that is no plain name", node.lineno)
-                if target.id in names:
-                    raise Refused("screen", f"module-level name {target.id} is set twice", node.lineno)
-                names.add(target.id)
-    clash = names & vocabulary.MODULE_NAMES
-    if clash:
-        raise Refused("screen", f"{min(clash)} is the name of a module")
+            if not all(isinstance(target, ast.Name) for target in targets):
+                raise Refused("screen", "module-level assignment to something that is no plain name", node.lineno)
+            defined = [target.id for target in targets if isinstance(target, ast.Name)]
+        for name in defined:
+            if name in names:
+                raise Refused("screen", f"module-level name {name} is set twice", node.lineno)
+            if name in vocabulary.MODULE_NAMES:
+                raise Refused("screen", f"{name} is the name of a module", node.lineno)
+            names.add(name)
     return names
 
 
@@ -162,12 +146,12 @@ def _check_node(node: ast.AST) -> None:
         raise Refused("screen", "text formatting", line)
     if isinstance(node, ast.With):
         for item in node.items:
-            if not (isinstance(item.context_expr, ast.Call) and _dotted(item.context_expr.func) == "torch.cuda.device"):
+            if not (isinstance(item.context_expr, ast.Call) and dotted(item.context_expr.func) == "torch.cuda.device"):
                 raise Refused("screen", "with statement other than torch.cuda.device", line)
     if isinstance(node, ast.FunctionDef):
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if _dotted(called) not in ("triton.jit", "triton.autotune", "triton.heuristics"):
+            if dotted(called) not in ("triton.jit", "triton.autotune", "triton.heuristics"):
                 raise Refused("screen", f"decorator {ast.unparse(decorator)[:40]}", line)
 
 
@@ -182,7 +166,7 @@ def _check_attribute_chains(tree: ast.Module, kernels: set[str]) -> None:
             while isinstance(parents[top], ast.Attribute):
                 top = parents[top]
             if node.id in ("torch", "triton", "tl", "math", "libdevice"):
-                _check_module_chain(node.id, _dotted(top) or "", node.lineno)
+                _check_module_chain(node.id, dotted(top) or "", node.lineno)
             elif node.id in kernels and not _is_kernel_use(node, parents):
                 raise Refused("screen", f"kernel {node.id} is used as a value", node.lineno)
         if isinstance(node, ast.Call):
@@ -204,11 +188,6 @@ def _is_kernel_use(node: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
         launch = parents[parent]
         return isinstance(launch, ast.Call) and launch.func is parent
     return isinstance(parent, ast.Call | ast.keyword)
-
-
-def _is_on_module(node: ast.Attribute) -> bool:
-    dotted = _dotted(node)
-    return dotted is not None and dotted.split(".")[0] in vocabulary.MODULE_NAMES
 
 
 def _check_module_chain(module: str, dotted: str, line: int) -> None:
@@ -240,7 +219,7 @@ def _exists_in_language(name: str) -> bool:
 
 
 def _check_keywords(call: ast.Call) -> None:
-    called = _dotted(call.func) or ""
+    called = dotted(call.func) or ""
     names = [keyword.arg for keyword in call.keywords]
     if called in ("triton.jit", "triton.autotune", "triton.heuristics", "triton.Config"):
         for name in names:
@@ -248,77 +227,3 @@ def _check_keywords(call: ast.Call) -> None:
                 raise Refused("screen", f"{called} with {name}", call.lineno)
     if None in names and not isinstance(call.func, ast.Subscript):
         raise Refused("screen", "call with ** arguments", call.lineno)
-
-
-class _Scope:
-    """Names of one function: each must be its own, the module's, a module or an allowed builtin."""
-
-    def __init__(self, function: ast.FunctionDef, module_names: set[str], *, is_kernel: bool):
-        self.function = function
-        self.is_kernel = is_kernel
-        every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        if function.args.vararg or function.args.kwarg:
-            raise Refused("screen", f"{function.name} takes * or ** arguments", function.lineno)
-        stored = {n.id for n in self._walk() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        inner = {a.arg for n in self._walk() if isinstance(n, ast.Lambda) for a in n.args.args}
-        own = {argument.arg for argument in every} | stored | inner
-        clash = own & (vocabulary.MODULE_NAMES | (vocabulary.BUILTINS - {"sum", "max", "min"}))
-        if clash:
-            raise Refused("screen", f"{function.name} rebinds {min(clash)}", function.lineno)
-        if own & module_names & {n for n in module_names if n == "run"}:
-            raise Refused("screen", f"{function.name} rebinds run", function.lineno)
-        builtins = vocabulary.KERNEL_BUILTINS if is_kernel else vocabulary.BUILTINS
-        self.attributes = vocabulary.KERNEL_ATTRIBUTES if is_kernel else vocabulary.HOST_METHODS
-        self.known = own | module_names | vocabulary.MODULE_NAMES | builtins
-
-    def _walk(self) -> Iterator[ast.AST]:
-        for statement in self.function.body:
-            yield from ast.walk(statement)
-
-    def check(self) -> None:
-        """Refuse the first thing that does not belong."""
-        for node in self._walk():
-            line = getattr(node, "lineno", None)
-            if isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom):
-                raise Refused("screen", f"{type(node).__name__} inside {self.function.name}", line)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in self.known:
-                raise Refused("language", f"name {node.id!r} is not defined", line)
-            if isinstance(node, ast.Attribute) and not _is_on_module(node) and node.attr not in self.attributes:
-                raise Refused("screen", f"attribute .{node.attr}", line)
-            if self.is_kernel and isinstance(
-                node, ast.Lambda | ast.ListComp | ast.With | ast.Raise | ast.JoinedStr | ast.Dict
-            ):
-                raise Refused("language", f"{type(node).__name__} in a kernel", line)
-            if self.is_kernel and isinstance(node, ast.Name) and node.id in ("torch", "math", "Tensor"):
-                raise Refused("language", f"kernel {self.function.name} uses {node.id}", line)
-            if self.is_kernel and isinstance(node, ast.Name) and node.id == "triton":
-                self._only_cdiv(node)
-
-    def _only_cdiv(self, node: ast.Name) -> None:
-        for attribute in self._walk():
-            if (
-                isinstance(attribute, ast.Attribute)
-                and attribute.value is node
-                and attribute.attr in ("cdiv", "next_power_of_2")
-            ):
-                return
-        raise Refused("language", f"kernel {self.function.name} uses triton other than cdiv", node.lineno)
-
-
-def _check_loose_names(tree: ast.Module, module_names: set[str]) -> None:
-    """Names in module-level values, decorators, defaults and annotations; lambdas bring their own."""
-    loose: list[ast.AST] = []
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            loose += [*node.decorator_list, node.args, *([node.returns] if node.returns else [])]
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            loose.append(node.value)
-    for root in loose:
-        own = {a.arg for n in ast.walk(root) if isinstance(n, ast.Lambda) for a in n.args.args}
-        own |= {n.id for n in ast.walk(root) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        known = own | module_names | vocabulary.MODULE_NAMES | vocabulary.BUILTINS
-        for node in ast.walk(root):
-            if isinstance(node, ast.Attribute) and not _is_on_module(node) and node.attr not in vocabulary.HOST_METHODS:
-                raise Refused("screen", f"attribute .{node.attr}", node.lineno)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
-                raise Refused("language", f"name {node.id!r} is not defined", node.lineno)

@@ -132,7 +132,11 @@ class ForkServer:
             os.dup2(output_fd, 2)
             tempfile.tempdir = str(scratch)
             limits = sandbox.Limits(
-                request["cpu_seconds"], request["memory_mib"], request["file_mib"], tuple(request["may_execute"])
+                cpu_seconds=request["cpu_seconds"],
+                memory_mib=request["memory_mib"],
+                file_mib=request["file_mib"],
+                may_execute=tuple(request["may_execute"]),
+                drop_user=request["drop_user"],
             )
             layers = sandbox.enter(limits, scratch, self.readable)
             reply = self.operations[request["operation"]](request["body"] | {"scratch": str(scratch)})

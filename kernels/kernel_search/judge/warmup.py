@@ -59,6 +59,31 @@ def interpret_setup(settings: JudgeSettings) -> dict[str, Any]:
     return {"warm": jobs, "patterns": plan.patterns(list(TASKS.values()))}
 
 
+def check_compiler(pipeline: Pipeline) -> None:
+    """Compile a starting kernel in the sandbox; where nobody cannot reach the installation, keep the user.
+
+    Raises:
+        SelfTestFailed: It does not compile either way, so every candidate would be blamed for it.
+    """
+    task, seen = VECTOR_ADD, "no result"
+    for drop_user in (True, False):
+        pipeline.drop_user = drop_user
+        reply = pipeline.ask(pipeline.compiler, "record", plan.record_body(task.seed_source, task, pipeline.settings))
+        launches = (reply.result or {}).get("launches")
+        if launches:
+            body = {
+                "source": screen(task.seed_source).kernel_source,
+                "target": pipeline.settings.target,
+                "launch": launches[0],
+                "accesses_per_thread": pipeline.settings.accesses_per_thread,
+            }
+            reply = pipeline.ask(pipeline.compiler, "compile_launch", body)
+            if "measured" in (reply.result or {}):
+                return
+        seen = str((reply.result or {}).get("fault") or reply.output[-300:])
+    raise SelfTestFailed(f"the starting kernel of {task.name} does not compile in the sandbox: {seen}")
+
+
 def check_layers(pipeline: Pipeline) -> dict[str, bool]:
     """The layers that a child really has here, by a child that compiles nothing and one that interprets nothing.
 
@@ -67,9 +92,7 @@ def check_layers(pipeline: Pipeline) -> dict[str, bool]:
     """
     layers: dict[str, bool] = {"wall_clock": True}
     for server, operation in ((pipeline.compiler, "record"), (pipeline.interpreter, "interpret")):
-        reply = server.ask(
-            operation, _planted("out_of_bounds", pipeline.settings), **plan.limits(pipeline.settings, operation)
-        )
+        reply = pipeline.ask(server, operation, _planted("out_of_bounds", pipeline.settings))
         if reply.result is None:
             raise ServerDied(f"the first {operation} gave no result: {reply.output[-300:]}")
         for name, is_on in reply.result["layers"].items():
@@ -89,8 +112,7 @@ def check_planted_faults(pipeline: Pipeline) -> None:
         SelfTestFailed: One went unseen.
     """
     for name in PLANTED:
-        limits = plan.limits(pipeline.settings, "interpret")
-        reply = pipeline.interpreter.ask("interpret", _planted(name, pipeline.settings), **limits)
+        reply = pipeline.ask(pipeline.interpreter, "interpret", _planted(name, pipeline.settings))
         seen = (reply.result or {}).get("fault", ["nothing"])[0]
         if seen != name:
             raise SelfTestFailed(f"a planted fault went unseen: {name} was reported as {seen}")

@@ -1,0 +1,181 @@
+"""The static screen: what passes, what does not, and which class a refusal has."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from judging import fixtures, honest
+from kernel_search.judge.screen import Refused, screen
+from kernel_search.tasks import TASKS
+
+KERNEL = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    {kernel}
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets))
+
+
+def run(x):
+    out = torch.empty_like(x)
+    {host}
+    copy_kernel[(1,)](x, out, BLOCK=64)
+    return out
+"""
+
+
+def refusal(*, host: str = "pass", kernel: str = "pass", top: str = "") -> str:
+    with pytest.raises(Refused) as caught:
+        screen(top + KERNEL.format(host=host, kernel=kernel))
+    return caught.value.failure_class
+
+
+@pytest.mark.parametrize("path", fixtures("honest"), ids=lambda path: path.stem)
+def test_honest_text_passes(path):
+    assert screen(path.read_text(encoding="utf-8")).kernels
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_starting_kernels_pass(name):
+    assert screen(TASKS[name].seed_source).kernels
+
+
+def test_what_is_compiled_holds_the_kernels_and_no_host_function():
+    screened = screen(KERNEL.format(host="pass", kernel="pass"))
+    assert screened.kernels == ("copy_kernel",)
+    assert "def copy_kernel" in screened.kernel_source and "def run" not in screened.kernel_source
+
+
+def test_kernels_that_lock_are_named():
+    source = KERNEL.format(host="pass", kernel="tl.atomic_cas(out_ptr, 0, 1)")
+    assert screen(source).lock_kernels == ("copy_kernel",)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "import os",
+        "exec('1')",
+        "eval('1')",
+        "open('f')",
+        "getattr(x, 'data')",
+        "x.data_ptr()",
+        "x.numpy()",
+        "x.is_meta",
+        "x.__class__",
+        "type(x)",
+        "globals()",
+        "torch.ops",
+        "torch.from_file('f')",
+        "triton.runtime.driver",
+        "y = torch",
+        "y = copy_kernel",
+        "copy_kernel.fn",
+        "torch.empty = None",
+        "x.data = out",
+        "out[0] = 1",
+        "del x",
+        "global out",
+        "y = x @ x",
+        "y = '%s' % copy_kernel",
+        "y = f'{copy_kernel}'",
+        "y = (n := 3)",
+        "y = {1, 2}",
+        "torch.cuda.Stream()",
+        "y = (i for i in (1, 2))",
+        "yield x",
+        "async def f(): pass",
+        "def f(): pass",
+        "class A: pass",
+        "print(x)",
+        "y = x.sum()",
+        "y = x.to(torch.float16)",
+        "torch.manual_seed(0)",
+        "y = torch.jit",
+        "copy_kernel.warmup(x)",
+        "with torch.no_grad():\n        pass",
+        "try:\n        pass\n    except ValueError:\n        pass",
+        "for _ in x.__iter__():\n        pass",
+        "torch.empty(1, **x)",
+        "__builtins__",
+        "torch.backends",
+    ],
+)
+def test_forbidden_host_code_is_refused(host):
+    assert refusal(host=host) == "screen"
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "tl.core.builtins.print(1)", "tl.inline_asm_elementwise('', '', [], tl.int32, True, 1)", "offsets.handle",
+        "tl.device_print('x')", "y = tl", "import os", "offsets.__class__", "tl.static_print(1)", "def f(): pass",
+        "tl.extra", "tl.math.os",
+    ],
+)  # fmt: skip
+def test_forbidden_kernel_code_is_refused(kernel):
+    assert refusal(kernel=kernel) == "screen"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "failure_class"),
+    [
+        ("y = tl.inv_sqrt(1.0)", "language"),
+        ("y = unknown", "language"),
+        ("y = [i for i in range(3)]", "language"),
+        ("y = {'a': 1}", "language"),
+        ("torch.zeros(1)", "language"),
+        ("p = tl.make_block_ptr(x_ptr, (1,), (1,), (0,), (1,), (0,))", "removed_api"),
+        ("p = tl.advance(x_ptr, (1,))", "removed_api"),
+    ],
+)
+def test_what_the_language_lacks_is_told_from_what_is_forbidden(kernel, failure_class):
+    assert refusal(kernel=kernel) == failure_class
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        "import os\n", "from torch import nn\n", "import torch as t\n", "import triton.language as lang\n",
+        "from triton.language import *\n", "from .x import y\n", "for i in range(3): pass\n", "STATE = open\n",
+        "torch.allclose = None\n", "run = None\n", "tl = None\n", "if True: pass\n", "print('loaded')\n",
+    ],
+)  # fmt: skip
+def test_forbidden_module_level_code_is_refused(top):
+    assert refusal(top=top) in ("screen", "language")
+
+
+def test_text_that_does_not_parse_is_a_syntax_error():
+    for text in ("def (", "\0", "(" * 500):
+        with pytest.raises(Refused) as caught:
+            screen(text)
+        assert caught.value.failure_class == "syntax"
+
+
+def test_no_run_and_no_kernel_are_told_apart():
+    source = KERNEL.format(host="pass", kernel="pass")
+    for text, failure_class in [
+        (source.replace("def run", "def go"), "contract"),
+        ("import torch\n\n\ndef run(x):\n    return x\n", "no_launch"),
+        ("", "contract"),
+    ]:
+        with pytest.raises(Refused) as caught:
+            screen(text)
+        assert caught.value.failure_class == failure_class
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_line_cut_out_or_doubled_never_breaks_the_screen_itself(data):
+    lines = honest("matmul__grouped").splitlines(keepends=True)
+    place = data.draw(st.integers(0, len(lines) - 1))
+    copies = data.draw(st.sampled_from([0, 2]))
+    text = "".join(lines[:place] + lines[place : place + 1] * copies + lines[place + 1 :])
+    try:
+        assert screen(text).kernels
+    except Refused as refused:
+        assert refused.failure_class and str(refused)
