@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 LINE_EVERY_SECONDS = 10.0
 
@@ -36,7 +36,7 @@ class LoopDisplay:
         started = self._told_at = time.monotonic()
         number = f"[{len(self.seconds) + 1}/{self._num_stages}]"
         if self._bars is not None:
-            self._task = self._bars.add_task(f"{number} {title}", total=None, detail="")
+            self._task = self._bars.add_task(f"{number} {title}", total=None, count="", detail="")
         else:
             self._print(f"{number} {title}")
         try:
@@ -55,19 +55,19 @@ class LoopDisplay:
         """`done` of `total` units are finished in the present stage; `what` says which one is at work."""
         if self._bars is not None:
             if self._task is not None:
-                self._bars.update(self._task, completed=done, total=total, detail=what)
+                self._bars.update(self._task, completed=done, total=total, count=_count(done, total), detail=what)
             return
         if time.monotonic() - self._told_at >= LINE_EVERY_SECONDS:
             self._told_at = time.monotonic()
-            self._print(f"      {done}{'' if total is None else f' of {total}'}: {what}")
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-        (self._bars.console if self._bars is not None else self.console).print(text, highlight=False)
+            self._print(f"      {_count(done, total)}: {what}")
 
     def _print(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False)
         self.console.file.flush()
+
+
+def _count(done: int, total: int | None) -> str:
+    return str(done) if total is None else f"{done} of {total}"
 
 
 def _bars(console: Console) -> Progress:
@@ -75,7 +75,7 @@ def _bars(console: Console) -> Progress:
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
         TextColumn("[dim]{task.fields[detail]}"),
         console=console,
