@@ -1,7 +1,11 @@
 """Several workers, a process each: they share the ledger and nothing else."""
 
 import multiprocessing
+import os
+import signal
+import sys
 import time
+from types import FrameType
 
 from kernel_search.worker import Progress
 from store.errors import PipelineError
@@ -9,6 +13,7 @@ from store.home import Home, open_home
 from store.ledger import Ledger, open_ledger
 
 LOOK_SECONDS = 0.5  # between two looks at how far the workers are
+INTERRUPTED = 130  # exit code of a process that Ctrl-C stopped
 
 
 def work_in_processes(
@@ -29,6 +34,15 @@ def work_in_processes(
             if progress is not None:
                 state = ledger.session(session_id)
                 progress(state.attempts_settled, state.attempts_limit)
+    except KeyboardInterrupt:
+        for process in processes:
+            if process.pid is not None and process.is_alive():  # the signal may have reached this process alone
+                os.kill(process.pid, signal.SIGINT)
+        for process in processes:
+            process.join()
+        if ledger.session(session_id).status == "running":  # a worker that had not begun leaves no word
+            ledger.set_status(session_id, "paused", KeyboardInterrupt.__name__)
+        raise
     finally:
         for process in processes:
             process.join()
@@ -47,8 +61,18 @@ def _work(home_path: str, session_id: str) -> None:
     from kernel_search.proposers import make_proposer
     from kernel_search.search import make_worker, session_settings
 
-    with open_ledger(open_home(home_path)) as ledger:
-        state, settings = ledger.session(session_id), session_settings(ledger, session_id)
-        proposer = make_proposer(state.settings["proposer"], settings, model_dir=state.model_dir)
-        with Judge(workers=1) as judge:
-            make_worker(ledger, session_id, proposer, judge).work()
+    signal.signal(signal.SIGINT, _stop_once)
+    try:
+        with open_ledger(open_home(home_path)) as ledger:
+            state, settings = ledger.session(session_id), session_settings(ledger, session_id)
+            proposer = make_proposer(state.settings["proposer"], settings, model_dir=state.model_dir)
+            with Judge(workers=1) as judge:
+                make_worker(ledger, session_id, proposer, judge).work()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _stop_once(_signal: int, _frame: FrameType | None) -> None:
+    """Stop, and let nothing interrupt the stopping: the parent and the terminal may both ask."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
