@@ -141,9 +141,7 @@ def proposer_numbers(
     ]
 
 
-def _numbers(
-    proposer: str, nodes_of: Mapping[str, list[Mapping[str, Any]]], known: frozenset[str]
-) -> ProposerNumbers:
+def _numbers(proposer: str, nodes_of: Mapping[str, list[Mapping[str, Any]]], known: frozenset[str]) -> ProposerNumbers:
     counts: Counter[str] = Counter()
     classes: Counter[str] = Counter()
     kinds: Counter[str] = Counter()

@@ -65,9 +65,7 @@ def cohort_facts(home: "Home") -> "pd.DataFrame":
         cohort["rows"] += 1
         cohort["advantage_sum"] += row["advantage"]
         cohort["advantage_unscaled_sum"] += row["advantage_unscaled"]
-    return _frame(
-        cohorts.values(), ["cohort_id", "num_members", "rows", "advantage_sum", "advantage_unscaled_sum"]
-    )
+    return _frame(cohorts.values(), ["cohort_id", "num_members", "rows", "advantage_sum", "advantage_unscaled_sum"])
 
 
 def source_facts(view: str) -> "Callable[[Home], pd.DataFrame]":
