@@ -75,10 +75,6 @@ def test_a_command_that_only_reads_makes_no_home(tmp_path: Path, capsys: pytest.
         (["search", "--steps", "few"], "WrongUse: Invalid value for '--steps'"),
         (["train"], "WrongUse: Missing command; `espalier train --help` says what is possible."),
         (["search"], "WrongUse: `espalier search` takes either --task, for a new session, or --resume SESSION."),
-        (
-            ["judge", "no.py", "--task", "softmin"],
-            "UnknownName: no task 'softmin'; there are matmul, rms_norm, softmax",
-        ),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(espalier: Espalier, arguments: list[str], message: str) -> None:
