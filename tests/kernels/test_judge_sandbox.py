@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import kernel_search
-from judging import warm_judge
-from kernel_search.judge import sandbox
+from judging import impatient_judge, warm_judge
+from kernel_search.judge import sandbox, warmup
 from kernel_search.judge.client import clean_environment
 
 ATTEMPTS = """
@@ -163,6 +163,12 @@ def test_every_layer_is_reported():
     layers = warm_judge().layers
     assert set(layers) == {*sandbox.LAYERS, "wall_clock"}
     assert layers["rlimits"] and layers["no_new_privs"]
+
+
+def test_a_judge_with_too_few_layers_refuses_to_run_candidates():
+    judge = impatient_judge(required_layers=len(sandbox.LAYERS) + 2)
+    with pytest.raises(warmup.SelfTestFailed, match="required"):
+        warmup.check_layers(judge._pipeline)
 
 
 UNPRIVILEGED = """

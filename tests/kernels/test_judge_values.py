@@ -154,13 +154,14 @@ def test_fitness_is_a_multiple_of_the_bucket_without_float_dust(log_ratio):
 # ---- the estimate: a model, monotone in what was counted
 
 MEASURED = {
-    "registers": 32, "spill_bytes": 0, "shared_bytes": 0, "num_warps": 4, "num_stages": 2,
-    "access_widths": {"ld16": 2, "st16": 1}, "async_copies": 0, "tensor_copies": 0, "wgmma": 0, "mma_sync": 0, "atomics": 0, "barriers": 0,
-}  # fmt: skip
+    **{"registers": 32, "spill_bytes": 0, "shared_bytes": 0, "num_warps": 4, "num_stages": 2},
+    **{"access_widths": {"ld16": 2, "st16": 1}, "async_copies": 0, "tensor_copies": 0},
+    **{"wgmma": 0, "mma_sync": 0, "atomics": 0, "barriers": 0},
+}
 WORK = {
-    "programs": 16384, "load_bytes": 1.3e8, "store_bytes": 6.7e7, "load_sectors": 4.2e6, "store_sectors": 2.1e6,
-    "atomics": 0.0, "flops": 0.0, "memory_operations": 49152.0, "tensor_bytes": 201_326_592,
-}  # fmt: skip
+    **{"programs": 16384, "load_bytes": 1.3e8, "store_bytes": 6.7e7, "load_sectors": 4.2e6, "store_sectors": 2.1e6},
+    **{"atomics": 0.0, "flops": 0.0, "memory_operations": 49152.0, "tensor_bytes": 201_326_592},
+}
 
 
 def seconds(*, work=(), measured=()) -> float:
