@@ -49,8 +49,9 @@ def lakehouse_tables(
 
     opened = home.open()
     reports = {"search_ledger": ingest_ledger(opened, now=datetime.now(UTC))}
-    if inbox_files(opened):
+    if files := inbox_files(opened):
         reports["agent_logs"] = ingest_paths(opened, [opened.inbox], now=datetime.now(UTC))
+        context.log_event(dg.AssetObservation(INBOX, metadata={"files": len(files), "dagster/uri": str(opened.inbox)}))
     said: dict[str, Any] = {}
     for source, report in reports.items():
         said |= {f"{source}/nodes_new": report.nodes, f"{source}/quarantined": report.quarantined}
