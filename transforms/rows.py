@@ -97,8 +97,9 @@ def set_digests(row: Row, messages: list[Row]) -> None:
 
 
 def prompt_turns(ordered: list[Row]) -> list[Row]:
-    """What the proposer saw: every turn but the answer, which is the last turn where an assistant wrote it."""
-    return ordered[:-1] if ordered and ordered[-1]["role"] == "assistant" else ordered
+    """What the proposer saw: the turns before the answer, which is the last assistant turn; all where there is none."""
+    answers = [place for place, turn in enumerate(ordered) if turn["role"] == "assistant"]
+    return ordered[: answers[-1]] if answers else ordered
 
 
 def _columns(record: Any, table: str) -> Row:

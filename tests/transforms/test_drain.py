@@ -85,6 +85,18 @@ def test_a_change_that_was_written_before_it_held_is_refused(home):
     assert feed.rows["change_log"] == [] and feed.refused[0][1] == "step 3 is later than recorded_step 2"
 
 
+def test_what_the_search_knew_cannot_be_written_down_later_and_a_label_can(home):
+    clocks = {"session_id": "s", "node_id": "n", "step": 2, "recorded_step": 5, "n": 0}
+    rest = {"old_value": None, "new_value": "1", "origin": "recorded"}
+    entries = [
+        FeedEntry(number, "change_log", {**clocks, **rest, "field": name})
+        for number, name in enumerate(("visits", "fitness"))
+    ]
+    feed = read_feed(home, entries, {"change_log": -1}, "f")
+    assert [row["field"] for row in feed.rows["change_log"]] == ["fitness"]
+    assert [(entry.row["field"], "must be equal" in reason) for entry, reason in feed.refused] == [("visits", True)]
+
+
 def test_a_long_kernel_becomes_a_file_and_json_columns_stay_text(home):
     row = {"node_id": "n", "session_id": "s", "artifact": "x" * 20_000, "fitness": None, "reward": None}
     row |= {"context": None, "environment": {"gpu": "h100"}, "environment_digest": None}

@@ -45,10 +45,11 @@ def test_a_line_that_cannot_be_taken_is_kept_with_place_and_reason_and_the_rest_
         {"type": "change", "session": "s", "node": "a", "field": "fitness", "step": 3, "value": "high"},
         "[1, 2]\n",
         node("f", parent="a"),
+        {"type": "change", "session": "s", "field": "budget_left", "step": 0, "recorded_step": 1, "value": 1},
         '{"type": "node", "session": "s", "node": "cut',
     )
     report = ingest(log)
-    assert (report.nodes, report.quarantined) == (2, 9)
+    assert (report.nodes, report.quarantined) == (2, 10)
     kept = {row["place"]: (row["reason"], row["bytes"]) for row in rows(home, "quarantine")}
     assert "no JSON" in kept["line 5"][0] and kept["line 5"][1] == b'{"type": "node", "session": "s"\n'
     assert kept["line 6"][0].startswith("type 'nod' is unknown; there are run, task, session")
@@ -58,7 +59,8 @@ def test_a_line_that_cannot_be_taken_is_kept_with_place_and_reason_and_the_rest_
     assert "step 3 is later than recorded_step 2" in kept["line 10"][0]
     assert "'high'" in kept["line 11"][0]
     assert "JSON list" in kept["line 12"][0]
-    assert "ends inside" in kept["line 14"][0] and kept["line 14"][1].endswith(b'"cut')
+    assert "budget_left is what the search knew at step 0" in kept["line 14"][0]
+    assert "ends inside" in kept["line 15"][0] and kept["line 15"][1].endswith(b'"cut')
 
 
 def test_two_records_on_one_line_and_a_missing_last_line_end_lose_nothing(ingest, home, tmp_path):
@@ -278,3 +280,15 @@ def test_tags_are_kept_with_who_and_why_and_only_once(ingest, home, tmp_path):
         ("session", session_id, "export", "ingest"),
     }
     assert len(rows(home, "tag_assignments")) == 4
+
+
+def test_the_prompt_ends_where_the_answer_begins_even_if_a_tool_has_the_last_word(ingest, home, tmp_path):
+    ask, said = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+    turns = {"plain": [ask, said], "tool": [ask, said | {"content": "b"}, {"role": "tool", "content": "ran"}]}
+    ingest(
+        write_lines(
+            tmp_path / "log.jsonl", *start_of_run(), *(node(name, messages=turns[name]) for name in ("plain", "tool"))
+        )
+    )
+    digests = {row["artifact"].split()[-1]: row["prompt_digest"] for row in rows(home, "nodes")}
+    assert digests["plain"] == digests["tool"] == message_digest([ask])

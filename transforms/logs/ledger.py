@@ -8,6 +8,7 @@ from store.home import Home
 from store.ids import canonical_json, number_text, sha256_text, stable_id
 from store.ledger_rows import FeedEntry
 from store.schema import TABLES
+from transforms.clocks import clock_fault
 from transforms.structure import Row
 
 FORMAT = "ledger"
@@ -63,8 +64,8 @@ def read_feed(home: Home, entries: list[FeedEntry], watermarks: dict[str, int], 
 def _refusal(entry: FeedEntry) -> str | None:
     if entry.table not in FED_TABLES:
         return f"the ledger fed a row of {entry.table!r}; it may feed {', '.join(FED_TABLES)}"
-    if entry.table == "change_log" and entry.row["step"] > entry.row["recorded_step"]:
-        return f"step {entry.row['step']} is later than recorded_step {entry.row['recorded_step']}"
+    if entry.table == "change_log":
+        return clock_fault(entry.row["field"], entry.row["step"], entry.row["recorded_step"])
     return None
 
 

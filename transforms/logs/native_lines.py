@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from transforms.clocks import clock_fault
+
 Name = Annotated[str | int, Field(union_mode="left_to_right")]
 Step = Annotated[int, Field(ge=0, lt=2**62)]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
@@ -227,8 +229,9 @@ def split_objects(text: str) -> Iterator[tuple[Any, str]]:
 
 def _check_change(line: ChangeLine) -> None:
     recorded_step = line.step if line.recorded_step is None else line.recorded_step
-    if line.step > recorded_step:
-        raise NotALine(f"change line: step {line.step} is later than recorded_step {recorded_step}")
+    fault = clock_fault(line.field, line.step, recorded_step)
+    if fault is not None:
+        raise NotALine(f"change line: {fault}")
     wanted = FIELD_TYPES.get(line.field)
     is_right = wanted is None or line.value is None or isinstance(line.value, wanted)
     if wanted is not None and bool not in wanted and isinstance(line.value, bool):

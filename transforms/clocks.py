@@ -1,0 +1,16 @@
+"""The two clocks of a change: the step from which a value holds, and the step at which it was written down."""
+
+# What the search knew at a step. It was known then or it was not, so nothing of it can be written down later.
+STATE_FIELDS = frozenset({"visits", "total_reward", "island", "best_so_far", "budget_left"})
+
+
+def clock_fault(field: str, step: int, recorded_step: int) -> str | None:
+    """Why a change with these clocks cannot be taken; None where it can."""
+    if step > recorded_step:
+        return f"step {step} is later than recorded_step {recorded_step}"
+    if field in STATE_FIELDS and step < recorded_step:
+        return (
+            f"{field} is what the search knew at step {step} and was written down at {recorded_step}; its two clocks "
+            "must be equal"
+        )
+    return None
