@@ -13,9 +13,8 @@ PURPOSES = ("train", "export", "retrieve", "audit")
 
 
 class TagRule(Settings):
-    """What a governance tag means and whether it goes on to derived content."""
+    """What a governance tag means."""
 
-    clings: bool = True
     about: str = ""
 
 
@@ -88,11 +87,6 @@ class Policy:
                 f"{decision.reason}, refused; conf/governance.yaml knows {known or 'nobody'}. Name one of these with "
                 "--principal and --purpose, or add to that file."
             )
-
-    def clings(self, tag: str) -> bool:
-        """Whether a tag goes on to what derives from its content; an unknown tag does."""
-        rule = self.settings.tags.get(tag)
-        return True if rule is None else rule.clings
 
 
 def read_policy() -> Policy:

@@ -7,9 +7,10 @@ import yaml
 
 from lineage.policy import GovernanceSettings, Policy, read_policy
 from store.errors import BadSetting, RefusedByPolicy
+from views.settings import read_view_settings
 
 RULES = {
-    "tags": {"open": {}, "secret": {"about": "not for training"}, "reviewed": {"clings": False}},
+    "tags": {"open": {}, "secret": {"about": "not for training"}, "reviewed": {}},
     "principals": {"trainer": {"train": ["open"], "audit": ["open", "secret"]}},
 }
 
@@ -50,8 +51,10 @@ def test_demanding_an_unknown_principal_says_who_is_known(policy: Policy) -> Non
         policy.demand("stranger", "train")
 
 
-def test_a_tag_clings_unless_its_rule_says_that_it_stays(policy: Policy) -> None:
-    assert (policy.clings("secret"), policy.clings("reviewed"), policy.clings("novel")) == (True, False, True)
+def test_every_shipped_tag_that_stays_where_it_is_is_a_tag_that_the_policy_names() -> None:
+    staying = set(read_view_settings().tags_that_stay)
+    assert staying == {"reviewed"}
+    assert staying <= set(read_policy().settings.tags)
 
 
 def test_the_digest_follows_the_rules_and_not_the_layout_of_the_file(
