@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernel_search.rewards import kernel_rewards
 from store.errors import UnknownName
 from store.ids import stable_id
 
@@ -63,7 +64,6 @@ class KernelTask:
     scale_tol: float = 0.0
     flops: Callable[[Shape], int] | None = None
     scored_regime: str = "mixed"
-    failure_reward: float = 0.0
 
     @cached_property
     def task_id(self) -> str:
@@ -88,14 +88,9 @@ class KernelTask:
         return self.seed_path.read_text(encoding="utf-8")
 
     @property
-    def check_shapes(self) -> tuple[Shape, ...]:
-        """The distinct small shapes, in the order they are run."""
-        return tuple(dict.fromkeys(case.shape for case in self.cases))
-
-    @property
-    def regimes(self) -> tuple[str, ...]:
-        """The distinct input regimes, in the order they are run."""
-        return tuple(dict.fromkeys([*(case.regime for case in self.cases), self.scored_regime]))
+    def failure_reward(self) -> float:
+        """What an attempt earns that fails by its own fault: the kernels' rule of conf/rewards.yaml."""
+        return kernel_rewards().failure_reward
 
     @property
     def itemsize(self) -> int:

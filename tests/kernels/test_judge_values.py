@@ -5,18 +5,33 @@ import math
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from kernel_search.judge import compare, estimate, inputs, plan, wire
 from kernel_search.judge.compile_side import count_accesses, count_instructions
-from kernel_search.judge.settings import judge_settings, kernel_rewards
+from kernel_search.judge.settings import judge_settings
 from kernel_search.judge.target import H100
+from kernel_search.rewards import kernel_rewards
 from kernel_search.tasks import MATMUL, RMS_NORM, SOFTMAX, TASKS, VECTOR_ADD, kernel_task
-from store.errors import UnknownName
+from store.errors import BadSetting, UnknownName
 
 REWARDS = kernel_rewards()
+
+
+def cheap_answers(arrays: list[np.ndarray], reference: np.ndarray) -> dict[str, np.ndarray]:
+    """Answers that no kernel has to compute: zeros, the mean, a constant, each input where its shape fits."""
+    answers = {
+        "zeros": np.zeros_like(reference),
+        "mean": np.full_like(reference, reference.mean()),
+        "ones": np.ones_like(reference),
+    }
+    for number, array in enumerate(arrays):
+        if array.shape == reference.shape:
+            answers[f"input {number}"] = array.astype(np.float64)
+    return answers
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
@@ -29,7 +44,7 @@ def test_no_task_accepts_zeros_the_mean_a_constant_or_an_input(task):
             inputs.make_input(inputs.InputSpec(tuple(s["shape"]), s["dtype"], s["regime"], s["seed"])) for s in specs
         ]
         reference, allowed = compare.reference_and_tolerance(task, made)
-        for name, answer in compare.cheap_answers(made, reference).items():
+        for name, answer in cheap_answers(made, reference).items():
             if case.regime == "constant" and name == "mean":
                 continue  # the answer to constant inputs is near its own mean
             assert not compare.compare(answer, reference, allowed).is_right, (case, name)
@@ -149,6 +164,26 @@ def test_fitness_is_a_multiple_of_the_bucket_without_float_dust(log_ratio):
     fitness = REWARDS.fitness(math.exp(log_ratio), 1.0)
     assert repr(fitness) == repr(round(fitness, 1)) and -1e-6 < log_ratio - fitness < 0.1 + 1e-6
     assert REWARDS.failure_reward < REWARDS.floor <= REWARDS.reward(fitness) <= 1.0
+
+
+def rewards_file(folder, **changes):
+    rule = {**REWARDS.model_dump(), **changes}
+    (folder / "rewards.yaml").write_text(yaml.safe_dump({"kernels": rule}))
+
+
+def test_a_task_takes_its_failure_reward_from_the_rule(tmp_path, monkeypatch):
+    assert SOFTMAX.failure_reward == 0.0
+    monkeypatch.setenv("ESPALIER_CONF", str(tmp_path))
+    rewards_file(tmp_path, failure_reward=0.1)
+    assert SOFTMAX.failure_reward == 0.1
+
+
+@pytest.mark.parametrize("changes", [{"failure_reward": 0.2}, {"highest_fitness": -1.0}])
+def test_a_rule_under_which_failing_outranks_working_is_refused(tmp_path, monkeypatch, changes):
+    monkeypatch.setenv("ESPALIER_CONF", str(tmp_path))
+    rewards_file(tmp_path, **changes)
+    with pytest.raises(BadSetting, match="must lie below"):
+        kernel_rewards()
 
 
 # ---- the estimate: a model, monotone in what was counted

@@ -20,8 +20,9 @@ from kernel_search.judge import estimate, warmup
 from kernel_search.judge.client import Server, ServerDied
 from kernel_search.judge.findings import Rejected
 from kernel_search.judge.pipeline import Pipeline
-from kernel_search.judge.settings import JudgeSettings, judge_settings, kernel_rewards
+from kernel_search.judge.settings import JudgeSettings, judge_settings
 from kernel_search.judge.target import TARGETS
+from kernel_search.rewards import kernel_rewards
 from kernel_search.tasks import KernelTask
 from store.errors import PipelineError
 from store.ids import canonical_json, sha256_text
