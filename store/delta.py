@@ -280,9 +280,7 @@ class Tables:
         properties = commit_properties(metadata or {}, data_version, transaction)
         try:
             if set(counts) <= {"insert"}:
-                rows = changes.select(schema.columns.names)
-                if "session_seq" in schema.columns.names or schema.sort:
-                    rows = rows.sort_by([(column, "ascending") for column in schema.sort])
+                rows = changes.select(schema.columns.names).sort_by([(column, "ascending") for column in schema.sort])
                 write_deltalake(
                     table,
                     rows.cast(pa.schema([pa.field(field.name, field.type) for field in schema.columns])),

@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-
 from store.delta import Tables
 from store.home import Home
 from store.schema import TABLES
@@ -133,9 +131,3 @@ def contents(home: Home) -> dict[str, list[str]]:
 def by_artifact(home: Home) -> dict[str, Json]:
     """Nodes by the last word of their artifact, which the small logs use as a name."""
     return {row["artifact"].split()[-1]: row for row in rows(home, "nodes")}
-
-
-def num_feed_rows(home: Home, name: str) -> int:
-    """Rows in the change feed of a table, over all versions."""
-    table = Tables(home).path(name)
-    return DeltaTable(table).load_cdf(starting_version=0).read_all().num_rows if table.exists() else 0

@@ -17,7 +17,7 @@ from store.errors import WrongUse
 
 Row = dict[str, Any]
 MESSAGE_COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
-FORM_OF_TURNS = {"step": "step", "path": "path"}
+TURNS = ("step", "path")
 
 # form → columns of the snapshot that the view has under the same name, ids first
 COPIED = {
@@ -56,9 +56,9 @@ def form_of(view: str, turns: str) -> str:
     Raises:
         WrongUse: The view is no training view, or `turns` is neither step nor path.
     """
-    if turns not in FORM_OF_TURNS:
-        raise WrongUse(f"turns {turns!r} is unknown; there are {' and '.join(sorted(FORM_OF_TURNS))}.")
-    forms = {"sft_trajectories": FORM_OF_TURNS[turns], "dpo_pairs": "pairs", "grpo_cohorts": "cohorts"}
+    if turns not in TURNS:
+        raise WrongUse(f"turns {turns!r} is unknown; there are {' and '.join(TURNS)}.")
+    forms = {"sft_trajectories": turns, "dpo_pairs": "pairs", "grpo_cohorts": "cohorts"}
     if view not in forms:
         raise WrongUse(f"{view!r} is no training view that can be exported; there are {', '.join(forms)}.")
     return forms[view]

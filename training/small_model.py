@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("system", "user", "assistant", "tool")
 TOKENIZER_FILE = "tokenizer.json"
-WEIGHTS_FILE = "model.safetensors"
 
 # One mark per turn, then its text; the end mark closes assistant turns only. The generation block tells
 # trainers which tokens the model itself says, end mark included.

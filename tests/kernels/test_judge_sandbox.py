@@ -80,11 +80,6 @@ def server(request):
     return (pipeline.compiler, "record") if request.param == "compile" else (pipeline.interpreter, "interpret")
 
 
-def attempts_of(reply) -> dict[str, str]:
-    text = reply.result["fault"][1]
-    return json.loads(text[text.index("{") :]) if "}" in text else {}
-
-
 @pytest.mark.parametrize("name", MUST_FAIL)
 def test_a_candidate_cannot(server, name, monkeypatch):
     asked, operation = server

@@ -323,7 +323,7 @@ def test_a_shard_that_was_changed_by_hand_is_noticed(world: TrainingWorld) -> No
 def test_wrong_names_are_answered_with_the_right_ones(world: TrainingWorld) -> None:
     with pytest.raises(WrongUse, match="there are sft_trajectories, dpo_pairs, grpo_cohorts"):
         export_view(world.home, "nodes", world.folder / "d", now=NOW)
-    with pytest.raises(WrongUse, match="there are path and step"):
+    with pytest.raises(WrongUse, match="there are step and path"):
         export_view(world.home, "sft_trajectories", world.folder / "d", turns="all", now=NOW)
     with pytest.raises(UnknownName, match="espalier refresh"):
         export_view(world.home, "dpo_pairs", world.folder / "d", now=NOW)

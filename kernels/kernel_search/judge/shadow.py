@@ -14,7 +14,6 @@ from kernel_search.judge.candidate import CandidateFault
 
 SECTOR_BITS = 5  # memory moves in sectors of 32 bytes
 SECTOR_SAMPLES = 24  # accesses per program whose sectors are counted exactly; the rest is scaled by bytes
-LOCKING = frozenset({"xchg", "cas"})
 
 
 @dataclass

@@ -55,4 +55,3 @@ KERNEL_BUILTINS = frozenset("range min max abs int float bool len".split())
 DECORATOR_KEYWORDS = frozenset(
     "configs key values num_warps num_stages num_ctas maxnreg do_not_specialize noinline reset_to_zero".split()
 )
-LAUNCH_KEYWORDS = frozenset("num_warps num_stages num_ctas maxnreg".split())
