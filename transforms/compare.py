@@ -135,10 +135,6 @@ class _Comparer:
 
     def _change(self, source: Source, record: kinds.ChangeRecord) -> str:
         row = change_row(record, source.source_id)
-        if row["n"] is None:
-            clocks = tuple(row[name] for name in ("session_id", "node_id", "field", "step", "recorded_step"))
-            same = [key[-1] for key, there in self.changes.items() if key[:-1] == clocks and _is_recorded(there)]
-            row["n"] = max(same, default=-1) + 1
         known = self.changes.get(change_key(row))
         if known is not None and _is_recorded(known):
             differs = ["new_value"] if known["new_value"] != row["new_value"] else []

@@ -183,7 +183,7 @@ class ChangeRecord:
     step: int
     recorded_step: int
     value: JsonValue
-    n: int | None = None
+    n: int = 0
     place: str | None = None
 
 

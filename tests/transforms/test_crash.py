@@ -72,6 +72,21 @@ def test_an_ingest_killed_anywhere_ends_in_the_same_tables(ingest, home, logs, w
     assert versions(home) == before
 
 
+def test_changes_of_equal_clocks_in_a_grown_log_are_stored_once_wherever_it_was_killed(ingest, home, tmp_path):
+    def change(value: float) -> dict:
+        return {"type": "change", "session": "s", "node": "a", "field": "fitness", "step": 0, "value": value}
+
+    log = write_lines(tmp_path / "log.jsonl", *start_of_run(), node("a"), change(2.0))
+    ingest(log)
+    write_lines(log, change(3.0), change(4.0), mode="a")
+    kill_at("wrote nodes", home, "paths", log)
+    ingest(log)
+    unbroken = open_home(tmp_path / "unbroken")
+    ingest_paths(unbroken, [log], now=NOW)
+    for name in ("change_log", "nodes"):
+        assert contents(home)[name] == contents(unbroken)[name]
+
+
 @pytest.fixture(scope="module")
 def half_drained(tmp_path_factory):
     """A home whose ledger holds one session that was drained and one that was not."""

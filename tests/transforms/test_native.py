@@ -3,12 +3,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from small_logs import by_artifact, node, rows, start_of_run, versions, write_lines
 from store.errors import BadInput
 from store.ids import message_digest
+from transforms.logs.detect import hash_file
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "native_format.md"
 
@@ -204,6 +206,24 @@ def test_a_growing_log_is_read_from_where_it_was_left(ingest, home, tmp_path, mo
     assert len({row["task_id"] for row in rows(home, "sessions")}) == 1
     (source,) = rows(home, "sources")
     assert (source["read"], source["stored"], source["size_bytes"]) == (5, 5, log.stat().st_size)
+
+
+def test_lines_that_arrive_while_a_log_is_read_are_left_to_the_next_ingest(ingest, home, tmp_path, monkeypatch):
+    correction = {"type": "change", "session": "s", "node": "a", "field": "fitness", "step": 0, "value": 5.0}
+    log = write_lines(tmp_path / "log.jsonl", *start_of_run(), node("a"))
+
+    def hash_and_grow(*arguments: Any) -> Any:
+        hashed = hash_file(*arguments)
+        write_lines(log, correction, mode="a")
+        return hashed
+
+    monkeypatch.setattr("transforms.ingest.hash_file", hash_and_grow)
+    assert ingest(log).read == 3
+    monkeypatch.undo()
+    report = ingest(log)
+    assert (report.read, report.stored, report.already_there) == (4, 1, 3)
+    fitness = [(row["n"], row["new_value"]) for row in rows(home, "change_log") if row["field"] == "fitness"]
+    assert fitness == [(0, "5.0")]
 
 
 def _refusing(name: str):

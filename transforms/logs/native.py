@@ -45,6 +45,7 @@ from transforms.scoring import score_metric, text_safe
 
 FORMAT = "native"
 READER_VERSION = "1"
+RECALLED = (b"run", b"task", b"change")  # lines of a grown file that are read again
 __all__ = ["FORMAT", "HEAD_BYTES", "READER_VERSION", "SUFFIXES", "has_our_line", "read", "takes"]
 
 
@@ -74,8 +75,9 @@ class _FileReader:
         is_empty = True
         with self.file.path.open("rb") as stream:
             if self.start:
-                number = self._recall_tasks(stream, self.start)
-            for raw in stream:
+                number = self._recall(stream, self.start)
+            # What is appended from now on is in no digest yet: the next ingest reads it.
+            while raw := stream.readline(max(self.file.size_bytes - stream.tell(), 0)):
                 number += 1
                 if raw.strip():
                     is_empty = False
@@ -83,13 +85,16 @@ class _FileReader:
         if is_empty and not self.start:
             yield self.source, Quarantined("file", f"empty file ({self.file.size_bytes} bytes)", b"")
 
-    def _recall_tasks(self, stream: BinaryIO, size_bytes: int) -> int:
-        """Pass what was ingested before, keeping the run and the tasks that later lines rest on; returns the lines."""
+    def _recall(self, stream: BinaryIO, size_bytes: int) -> int:
+        """Pass what was ingested before, keeping what later lines rest on; returns the number of lines.
+
+        That is the run, the tasks, and how many changes had the same clocks.
+        """
         number = 0
         while stream.tell() < size_bytes:
             raw = stream.readline()
             number += 1
-            if (found := OUR_TYPE.search(raw)) and found.group(1) in (b"run", b"task"):
+            if any(kind in RECALLED for kind in OUR_TYPE.findall(raw)):
                 for _ in self._line(raw, f"line {number}"):
                     pass
         return number
@@ -232,7 +237,7 @@ class _FileReader:
         node_id = None if line.node is None else self._node_id(line.session, line.node)
         recorded_step = line.step if line.recorded_step is None else line.recorded_step
         clocks = (self._session_id(line.session), node_id, line.field, line.step, recorded_step)
-        n = None if self.start else self.equal_clocks[clocks]
+        n = self.equal_clocks[clocks]
         self.equal_clocks[clocks] += 1
         value = str(line.value) if line.field == "island" and line.value is not None else line.value
         return ChangeRecord(clocks[0], node_id, line.field, line.step, recorded_step, value, n=n, place=place)
