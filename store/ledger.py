@@ -118,14 +118,22 @@ class Ledger:
         with self._writing() as connection:
             put_task_row(connection, row)
 
-    def next_session_id(self, *parts: str | int | None) -> str:
-        """A stable id for the next session of these settings: the same settings again give another session."""
-        with self._reading() as connection:
+    def start_session(self, make: Callable[[str], NewSession], *parts: str | int | None) -> SessionState:
+        """Add a session under an id that follows from its settings: the same settings again give another session.
+
+        The id is chosen in the transaction that adds the session, so two searches that begin at once never share one.
+
+        Args:
+            make: From the id to the session.
+            parts: The settings that tell sessions apart.
+        """
+        with self._writing() as connection:
             known = set(connection.execute(select(schema.sessions.c.session_id)).scalars())
-        launch = 0
-        while (session_id := stable_id("s", self.ledger_id, *parts, launch)) in known:
-            launch += 1
-        return session_id
+            launch = 0
+            while (session_id := stable_id("s", self.ledger_id, *parts, launch)) in known:
+                launch += 1
+            add_session(connection, make(session_id))
+        return self.session(session_id)
 
     def create_session(self, session: NewSession) -> SessionState:
         """Add a session; one of that id that is already there is returned as it stands."""

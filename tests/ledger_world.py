@@ -33,21 +33,23 @@ def answer(text: str, artifact: str | None = None) -> Proposal:
     return Proposal(answer=turn, artifact=artifact or text, failure_class=None, operator="edit", model="scripted")
 
 
+def new_session(session_id: str, *, attempts: int = 8, group_size: int = 2) -> NewSession:
+    return NewSession(
+        session_id=session_id,
+        task_id="t1",
+        algorithm="scripted",
+        model="scripted",
+        attempts=attempts,
+        group_size=group_size,
+        seed=0,
+        failure_reward=0.0,
+        settings={},
+    )
+
+
 def start(ledger: Ledger, *, attempts: int = 8, group_size: int = 2, session_id: str = "s1") -> str:
     ledger.put_task({"task_id": "t1", "domain": "kernel", "failure_reward": 0.0})
-    ledger.create_session(
-        NewSession(
-            session_id=session_id,
-            task_id="t1",
-            algorithm="scripted",
-            model="scripted",
-            attempts=attempts,
-            group_size=group_size,
-            seed=0,
-            failure_reward=0.0,
-            settings={},
-        )
-    )
+    ledger.create_session(new_session(session_id, attempts=attempts, group_size=group_size))
     return session_id
 
 

@@ -100,31 +100,32 @@ def run_search(
         raise WrongUse(f"steps {steps}, workers {workers}, group size {group_size}: each must be at least 1.")
     folder = None if model_dir is None else _lasting_name(model_dir)
     the_proposer = make_proposer(proposer, settings, model_dir=folder)
-    with _ledger_of(home, settings, ledger) as opened:
-        session_id = opened.next_session_id(task, policy, the_proposer.name, seed)
-        opened.put_task(_task_row(the_task))
-        opened.create_session(
-            NewSession(
-                session_id=session_id,
-                task_id=the_task.task_id,
-                algorithm=policy,
-                model=the_proposer.name,
-                attempts=steps,
-                group_size=group_size,
-                seed=seed,
-                failure_reward=the_task.failure_reward,
-                settings={
-                    "task": task,
-                    "policy": policy,
-                    "proposer": proposer,
-                    "group_size": group_size,
-                    "seed": seed,
-                    "settings": settings.model_dump(),
-                },
-                run_id=the_proposer.run_id,
-                model_dir=folder,
-            )
+
+    def new_session(session_id: str) -> NewSession:
+        return NewSession(
+            session_id=session_id,
+            task_id=the_task.task_id,
+            algorithm=policy,
+            model=the_proposer.name,
+            attempts=steps,
+            group_size=group_size,
+            seed=seed,
+            failure_reward=the_task.failure_reward,
+            settings={
+                "task": task,
+                "policy": policy,
+                "proposer": proposer,
+                "group_size": group_size,
+                "seed": seed,
+                "settings": settings.model_dump(),
+            },
+            run_id=the_proposer.run_id,
+            model_dir=folder,
         )
+
+    with _ledger_of(home, settings, ledger) as opened:
+        opened.put_task(_task_row(the_task))
+        session_id = opened.start_session(new_session, task, policy, the_proposer.name, seed).session_id
         return _search(home, opened, session_id, the_proposer, workers=workers, judge=judge, progress=progress)
 
 

@@ -1,10 +1,11 @@
 """What the ledger promises a worker: claims, proposals, commits, counts and the feed."""
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ledger_world import answer, claim_from, commit_root, start, values_of, verdict
+from ledger_world import answer, claim_from, commit_root, new_session, start, values_of, verdict
 from store.errors import BadInput, CommitConflict, HomeNotUsable, LedgerBusy, UnknownName
 from store.home import open_home
 from store.ids import message_digest, stable_id
@@ -253,13 +254,17 @@ def test_a_commit_that_fails_half_way_leaves_no_row_no_step_and_no_gap(tmp_path)
 
 
 def test_the_same_settings_again_are_another_session_with_other_seeds(ledger):
-    first = ledger.next_session_id("softmax", "greedy", 0)
-    assert ledger.next_session_id("softmax", "greedy", 0) == first
-    start(ledger, session_id=first)
-    second = ledger.next_session_id("softmax", "greedy", 0)
+    first, second = (ledger.start_session(new_session, "softmax", "greedy", 0).session_id for _ in range(2))
     assert second != first
     assert sibling_seed(first, 1, 0) != sibling_seed(second, 1, 0)
     assert 0 <= sibling_seed(first, 1, 0) < 2**63
+
+
+def test_searches_that_begin_at_the_same_moment_never_share_a_session(tmp_path):
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite") as ledger, ThreadPoolExecutor(8) as pool:
+        ledger.put_task({"task_id": "t1"})
+        begun = [pool.submit(ledger.start_session, new_session, "softmax", "greedy", 0) for _ in range(8)]
+        assert len({future.result().session_id for future in begun}) == 8
 
 
 def test_a_locked_ledger_is_one_clear_line_after_a_bounded_wait(tmp_path):
