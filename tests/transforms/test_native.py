@@ -312,3 +312,15 @@ def test_the_prompt_ends_where_the_answer_begins_even_if_a_tool_has_the_last_wor
     )
     digests = {row["artifact"].split()[-1]: row["prompt_digest"] for row in rows(home, "nodes")}
     assert digests["plain"] == digests["tool"] == message_digest([ask])
+
+
+def test_a_parent_that_was_chosen_after_the_node_was_evaluated_is_no_line(ingest, home, tmp_path):
+    log = write_lines(
+        tmp_path / "log.jsonl",
+        *start_of_run(),
+        node("a", step=0),
+        node("b", parent="a", step=3, selected_step=3),
+        node("c", parent="a", step=4, selected_step=3),
+    )
+    assert (ingest(log).nodes, rows(home, "quarantine")[0]["place"]) == (2, "line 5")
+    assert "selected_step 3 must be earlier than step 3" in rows(home, "quarantine")[0]["reason"]

@@ -204,6 +204,8 @@ def parse_line(value: Any) -> Line:
         raise NotALine(f"{kind} line: {place}: {first['msg']}{known}") from error
     if isinstance(line, ChangeLine):
         _check_change(line)
+    if isinstance(line, NodeLine):
+        _check_choice(line)
     return line
 
 
@@ -225,6 +227,12 @@ def split_objects(text: str) -> Iterator[tuple[Any, str]]:
             raise NotALine(f"no JSON ({str(error).splitlines()[0]})") from error
         yield value, text[at:end]
         at = end
+
+
+def _check_choice(line: NodeLine) -> None:
+    """A parent is chosen before its child is evaluated; else the child's state would tell of its own future."""
+    if line.step is not None and line.selected_step is not None and line.selected_step >= line.step:
+        raise NotALine(f"node line: selected_step {line.selected_step} must be earlier than step {line.step}")
 
 
 def _check_change(line: ChangeLine) -> None:
