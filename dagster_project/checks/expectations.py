@@ -29,6 +29,7 @@ class Rule:
     about: str
     expectation: str  # a class of great_expectations.expectations, named so that importing this loads nothing
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    blocking: bool = True  # False: a warning, for what a foreign log may say without our data being wrong
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,13 @@ class Facts:
 
 
 def checks_on(asset: str, facts: Sequence[Facts]) -> dg.AssetChecksDefinition:
-    """Blocking checks on one asset, in a step of their own.
+    """Checks on one asset, in a step of their own.
 
-    A failed one stops what stands on this asset and nothing else: the assets beside it were written by another step.
+    A failed blocking one stops what stands on this asset and nothing else: the assets beside it were written by
+    another step.
     """
     specs = [
-        dg.AssetCheckSpec(rule.name, asset=asset, blocking=True, description=rule.about)
+        dg.AssetCheckSpec(rule.name, asset=asset, blocking=rule.blocking, description=rule.about)
         for group in facts
         for rule in group.rules
     ]
@@ -55,7 +57,10 @@ def checks_on(asset: str, facts: Sequence[Facts]) -> dg.AssetChecksDefinition:
         opened = home.open()
         for group in facts:
             for rule, passed, said in judge_frame(group.frame(opened), group.rules):
-                yield dg.AssetCheckResult(asset_key=asset, check_name=rule.name, passed=passed, metadata=said)
+                severity = dg.AssetCheckSeverity.ERROR if rule.blocking else dg.AssetCheckSeverity.WARN
+                yield dg.AssetCheckResult(
+                    asset_key=asset, check_name=rule.name, passed=passed, severity=severity, metadata=said
+                )
 
     return run_checks
 

@@ -65,14 +65,14 @@ def test_the_model_is_downstream_of_the_ledger(graph):
     assert {"sft_dataset", "sft_trajectories", "task_bars", "nodes", "search_ledger", "agent_logs"} <= above
 
 
-def test_every_check_blocks(graph):
+def test_every_check_blocks_but_the_one_on_the_order_of_foreign_logs(graph):
     assert {key.asset_key.to_user_string() for key in graph.asset_check_keys} == {
         "nodes",
         "sft_trajectories",
         "dpo_pairs",
         "grpo_cohorts",
     }
-    assert all(graph.get(key).blocking for key in graph.asset_check_keys)
+    assert {key.name for key in graph.asset_check_keys if not graph.get(key).blocking} == {"parents_come_first"}
 
 
 def test_jobs_run_in_one_process():
