@@ -93,7 +93,7 @@ class _Ingest:
         files: list[LogFile] = []
         failed: list[tuple[FoundFile, str]] = []
         resume_at: dict[str, int] = {}
-        sizes = self.sources.sizes_of_clean(log.format) if self._may_skip else set()
+        sizes = self.sources.sizes_of(log.format)
         for found in log.files:
             try:
                 file, prefixes = hash_file(found, sizes)
@@ -102,7 +102,7 @@ class _Ingest:
                 failed.append((found, f"cannot be read ({error.strerror})"))
                 continue
             files.append(file)
-            if start is not None:
+            if start is not None and self._may_skip:
                 resume_at[file.digest] = start
         if files and not failed and all((log.format, file.digest) in self.seen for file in files):
             self._flush()  # a copy beside the original: what it holds is in the tables once the batch is
@@ -120,8 +120,8 @@ class _Ingest:
         self.report.quarantine_reasons = dict(sorted(self.reasons.items()))
         self.report.check()
         for path, source_ids in self.named:
-            if source_ids <= set(self.unreadable):
-                reason = "; ".join(sorted({self.unreadable[source_id] for source_id in source_ids})) or "no record"
+            if source_ids and source_ids <= set(self.unreadable):
+                reason = "; ".join(sorted({self.unreadable[source_id] for source_id in source_ids}))
                 raise BadInput(
                     f"nothing of {path} could be read: {reason}; its bytes are kept in the table quarantine, and "
                     f"readers take {', '.join(READERS)} (docs/native_format.md shows the simplest)."

@@ -73,7 +73,9 @@ def rebuild_session(
             row["selected_step"] = row["step"] - 1 if row["step"] > 0 else None
 
     recorded = [row for row in stored_changes if row["origin"] == "recorded"] + new_changes
+    _let_own_changes_win(evaluations, nodes, recorded)
     changes = session_changes(nodes, recorded, evaluations)
+    _forget_replayed(stored_nodes, stored_changes)
     _set_current_values(nodes, changes)
     clocks = [row["step"] for row in nodes] + [row["recorded_step"] for row in recorded]
     return Rebuilt(nodes, changes, next_step=max(clocks, default=-1) + 1)
@@ -90,12 +92,32 @@ def _first_evaluations(nodes: list[Row], changes: list[Row]) -> dict[str, dict[s
     return evaluations
 
 
+def _let_own_changes_win(evaluations: dict[str, dict[str, Any]], nodes: list[Row], recorded: list[Row]) -> None:
+    """A change recorded at a node's own clocks is its evaluation, whether it came with the node's line or later."""
+    own_step = {row["node_id"]: row["step"] for row in nodes}
+    for change in sorted(recorded, key=lambda row: str(row["field"])):  # fitness, which the reward follows, first
+        step = own_step.get(change["node_id"] or "")
+        if change["field"] not in EVALUATION or clock(change) != (step, step, 0):
+            continue
+        stated, value = evaluations[change["node_id"]], json.loads(change["new_value"])
+        if change["field"] == "fitness" and stated["reward"] == stated["fitness"]:
+            stated["reward"] = value
+        stated[change["field"]] = value
+
+
 def _mark_counted(nodes: list[Row], changes: list[Row]) -> None:
     """Mark stored nodes whose visits are the log's own final numbers: they have no history."""
     if any(change["field"] == "visits" for change in changes):
         return
     for row in nodes:
         row["log_counts"] = row["visits"] is not None
+
+
+def _forget_replayed(nodes: list[Row], changes: list[Row]) -> None:
+    """Take back visits that were replayed before the log was seen to count them itself."""
+    replayed = {(row["node_id"], row["field"]) for row in changes if row["origin"] == "replayed"}
+    for row in nodes:
+        row.update({name: None for name in STATISTICS if (row["node_id"], name) in replayed})
 
 
 def _keep_true_copies(nodes: list[Row]) -> None:

@@ -43,23 +43,30 @@ class Sources:
         counts.add("already_there", row["read"] - row["stripped"])
         return counts
 
-    def sizes_of_clean(self, log_format: str) -> set[int]:
+    def sizes_of(self, log_format: str) -> set[int]:
         """Sizes at which files of a growing format were left by an earlier ingest."""
         if log_format not in GROWING_FORMATS:
             return set()
-        return {row["size_bytes"] for row in self.rows.values() if _is_clean(row, log_format)}
+        return {row["size_bytes"] for row in self.rows.values() if row["format"] == log_format}
 
     def grown_from(self, file: LogFile, log_format: str, prefixes: dict[int, str]) -> int | None:
-        """Bytes of the file that an earlier ingest read to their end, where it ended with a line."""
-        known = {size: row for size, digest in prefixes.items() if (row := self._clean_row(digest, log_format))}
+        """Bytes of the file that an earlier ingest read to their end, where it ended with a line.
+
+        A file of which something was left over is read again from its beginning, and stays the same file.
+        """
+        known = {
+            size: rows[-1] for size, digest in prefixes.items() if (rows := self.by_digest.get((log_format, digest)))
+        }
         sizes = [size for size in known if 0 < size < file.size_bytes]
         if not sizes:
+            return None
+        self.grown[file.digest] = known[max(sizes)]
+        if not _is_clean(known[max(sizes)], log_format):
             return None
         with file.path.open("rb") as stream:
             stream.seek(max(sizes) - 1)
             if stream.read(1) != b"\n":
                 return None
-        self.grown[file.digest] = known[max(sizes)]
         return max(sizes)
 
     def carry_on(self, file: LogFile, counts: SourceCounts) -> None:
@@ -92,7 +99,8 @@ class Sources:
             return base
         grown = [self.grown[digest]] if digest in self.grown else []
         for row in [*grown, *own]:
-            if row["source_id"] in (base, _id_of_part(base, row["digest"])):
+            is_free = self.claimed.get(row["source_id"], digest) == digest
+            if is_free and row["source_id"] in (base, _id_of_part(base, row["digest"])):
                 return str(row["source_id"])
         holder = self.rows[base]["digest"] if base in self.rows else self.claimed.get(base, digest)
         return base if holder == digest else _id_of_part(base, digest)

@@ -28,17 +28,17 @@ def number_steps(rows: list[Row]) -> None:
 
     Recorded steps stay. Nodes of a log that orders otherwise are numbered 0, 1, … in that order, a parent always
     before its children, so the numbers do not depend on which files came first. What has neither follows the
-    highest step in the order of `rows`.
+    highest step of the rows before it, so that a log read as it grows ends like one read whole.
     """
     ordered = [(order, row) for row in rows if (order := log_order(row)) is not None]
     if ordered:
         for step, row in enumerate(_parents_first(ordered)):
             row["step"] = step
-    highest = max((row["step"] for row in rows if row["step"] is not None), default=-1)
+    highest = -1
     for row in rows:
         if row["step"] is None:
-            highest += 1
-            row["step"] = highest
+            row["step"] = highest + 1
+        highest = max(highest, row["step"])
 
 
 def _parents_first(ordered: list[tuple[LogOrder, Row]]) -> list[Row]:
