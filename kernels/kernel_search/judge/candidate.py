@@ -63,6 +63,11 @@ class OperationGuard(TorchDispatchMode):
         self.forbidden: list[str] = []
         self._poison_below = poison_below_elements
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled by torch here; wrapping would load its compiler at the first operation, for 2 s."""
+        return False
+
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = operation._schema.name.removeprefix("aten::")
         if name not in ALLOWED_OPERATIONS:

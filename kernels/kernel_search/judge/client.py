@@ -54,6 +54,11 @@ class Server:
         self._socket: socket.socket | None = None
         self._waiting = _Waiting()
 
+    @property
+    def process_number(self) -> int | None:
+        """The running process, None when there is none."""
+        return None if self._process is None else self._process.pid
+
     def start(self) -> None:
         """Start the process and hand it its setup; `wait_until_ready` waits for the warm-up."""
         ours, theirs = socket.socketpair()

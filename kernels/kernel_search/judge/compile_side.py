@@ -259,6 +259,7 @@ def count_instructions(ptx: str) -> dict[str, Any]:
 def warm_up(setup: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Record and compile our own kernels once, so that no child pays for first uses and lazy imports."""
     torch.set_num_threads(1)
+    triton.runtime.cache.triton_key = lambda: triton.__version__  # the real one reads and hashes 500 MB of libraries
     saved = JITFunction.run
     with tempfile.TemporaryDirectory() as scratch:
         for number, job in enumerate(setup["warm"]):

@@ -112,6 +112,12 @@ class Judge:
                 self._pipeline.interpreter.close()
                 self._pipeline = None
 
+    def processes(self) -> list[int]:
+        """Process numbers of the running servers, so that what they cost can be read from outside."""
+        pipeline = self._pipeline
+        servers = (pipeline.compiler, pipeline.interpreter) if pipeline is not None else ()
+        return [number for server in servers if (number := server.process_number) is not None]
+
     def judge(self, source: str, task: KernelTask, *, seed: int = 0) -> Verdict:
         """Judge one candidate.
 
