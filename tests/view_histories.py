@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from world import World, turns
 
-NODE_IDS = [f"n{number:02d}" for number in range(12)]
-SESSIONS = {"s1": "t1", "s2": "t1", "s3": "t2"}
+NODE_IDS = [f"n{number:02d}" for number in range(16)]
+SESSIONS = {"s1": "t1", "s2": "t1", "s3": "t1", "s4": "t2"}
 FITNESSES = [0.0, 0.5, 1.0, 1.0, 2.5, -1.0]
 PROMPTS = ["make it fast", "make it small", [*turns(("system", "you tune kernels")), *turns("make it fast")]]
 ANSWERS = ["block 32", "block 64", "warps 8", " \n", ""]
@@ -17,7 +17,7 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def new_world(world: World) -> World:
-    """Two tasks, three sessions, no nodes."""
+    """Two tasks, four sessions, no nodes."""
     world.task("t1", domain="kernel", specification="be fast").task("t2")
     for session_id, task_id in SESSIONS.items():
         world.session(session_id, task_id, user_id=f"user of {session_id}", ucb_constant=1.4)
@@ -25,7 +25,7 @@ def new_world(world: World) -> World:
 
 
 def session_of(node_id: str) -> str:
-    return f"s{int(node_id[1:]) % 3 + 1}"
+    return f"s{int(node_id[1:]) % 4 + 1}"
 
 
 def existing(world: World) -> list[str]:

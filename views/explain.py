@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from store.delta import Tables
+from store.delta import Tables, plan_again_until_committed
 from store.home import Home
 from views.definition import table_inputs
+from views.planner import Plan
 from views.refresh import Chain, with_inputs
 from views.registry import VIEW_ORDER
 
@@ -29,14 +30,18 @@ def explain(home: Home, name: str) -> Explanation:
 
     Raises:
         UnknownName: There is no such view.
-        LostRace: A refresh is running at this moment.
+        CommitConflict: Refreshes kept running ahead of it.
     """
     order = with_inputs([name])
-    chain = Chain(Tables(home), order)
-    try:
-        plans = {view: chain.planner.plan(view) for view in order}
-    finally:
-        chain.close()
+
+    def attempt() -> dict[str, Plan]:
+        chain = Chain(Tables(home), order)
+        try:
+            return {view: chain.planner.plan(view) for view in order}
+        finally:
+            chain.close()
+
+    plans = plan_again_until_committed(attempt)
     plan = plans[name]
     first = tuple(view for view in VIEW_ORDER if view in table_inputs(name) and plans[view].mode != "none")
     mode, reason = plan.mode, plan.reason

@@ -23,6 +23,7 @@ from views.settings import read_view_settings
 from views.tag_walk import TagChanges, TagWalk
 
 APPLICATION = "espalier.refresh"
+PINNED_FIRST = ("nodes",)
 Progress = Callable[[str], None]
 
 
@@ -60,9 +61,12 @@ def with_inputs(names: Iterable[str] | None) -> list[str]:
 
 
 def pin_versions(tables: Tables, names: Iterable[str]) -> dict[str, int | None]:
-    """The latest version of every table that these views read, and of the views; None where not created."""
-    wanted = {source for name in names for source in (name, *table_inputs(name))}
-    return {name: tables.version(name) for name in sorted(wanted)}
+    """The latest version of every table that these views read, and of the views; None where not created.
+
+    Nodes are pinned first, since an ingest writes them last: what belongs to a pinned node is then pinned too.
+    """
+    wanted = sorted({source for name in names for source in (name, *table_inputs(name))})
+    return {name: tables.version(name) for name in sorted(wanted, key=PINNED_FIRST.__contains__, reverse=True)}
 
 
 def refresh(
