@@ -106,11 +106,11 @@ def used_parameters(name: str, settings: ViewSettings) -> dict[str, object]:
     """Settings that shape a view's rows, by name; `pair_margins` where the view reads that relation."""
     if name in WALKED:
         return {"tags_that_stay": sorted(settings.tags_that_stay)} if name == "node_tags" else {}
-    definition = load_definition(name)
-    names = [parameter for parameter in definition.parameters if parameter != "view_digest"]
-    if "pair_margins" in definition.inputs:
-        names.append("pair_margins")
-    return {parameter: settings.parameter(parameter) for parameter in names}
+    parts = [load_definition(part) for part in (name, *staging_order(name))]
+    names = {parameter for part in parts for parameter in part.parameters} - {"view_digest"}
+    if any("pair_margins" in part.inputs for part in parts):
+        names.add("pair_margins")
+    return {parameter: settings.parameter(parameter) for parameter in sorted(names)}
 
 
 def view_digest(name: str, settings: ViewSettings) -> str:

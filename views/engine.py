@@ -167,7 +167,9 @@ class Engine:
             self._bound["long_artifacts"] = (scope, None)
         for stage in stages:
             if not self._is_bound(stage, scope):
-                self.run(f"create or replace temp table {stage} as {load_definition(stage).text}")
+                definition = load_definition(stage)
+                values = {parameter: self.settings.parameter(parameter) for parameter in definition.parameters}
+                self.run(f"create or replace temp table {stage} as {definition.text}", values)
                 self._bound[stage] = (scope, None)
 
     def _is_bound(self, name: str, scope: Scope) -> bool:
