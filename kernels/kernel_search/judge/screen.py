@@ -6,12 +6,16 @@ vocabulary.py or defined in the file, everything else is refused. It filters; th
 
 import ast
 import functools
+import threading
 from dataclasses import dataclass, field
 
 from kernel_search.judge import vocabulary
 from kernel_search.judge.scope import FunctionScope, Refused, check_loose_names, dotted
 
 MAX_SOURCE_CHARACTERS = 60_000
+# CPython 3.11 counts the depth of a syntax tree that it builds in one place for all threads; two at once end in a
+# SystemError when a garbage collection in between lets the other thread run.
+ONE_PARSE_AT_A_TIME = threading.Lock()
 STATEMENTS = (
     ast.FunctionDef, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Expr,
     ast.Pass, ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.Break, ast.Continue, ast.With,
@@ -45,7 +49,8 @@ def screen(source: str) -> Screened:
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise Refused("screen", f"{len(source)} characters; {MAX_SOURCE_CHARACTERS} are possible")
     try:
-        tree = ast.parse(source)
+        with ONE_PARSE_AT_A_TIME:
+            tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Refused("syntax", getattr(error, "msg", None) or str(error), getattr(error, "lineno", None)) from None
     kernels = [node for node in tree.body if isinstance(node, ast.FunctionDef) and _is_kernel(node)]
