@@ -163,7 +163,11 @@ class _Ingest:
         if log.format == UNKNOWN:
             for file in to_read.files:
                 reason = "no reader knows this format" if file.size_bytes else "empty file (0 bytes)"
-                yield unreadable_source(file, UNKNOWN), Quarantined("file", reason, file.path.read_bytes())
+                try:
+                    data = file.path.read_bytes()
+                except OSError as error:  # gone since it was found
+                    reason, data = f"cannot be read ({error.strerror})", b""
+                yield unreadable_source(file, UNKNOWN), Quarantined("file", reason, data)
         elif to_read.files:
             yield from READERS[log.format].read(to_read, self.known)
 

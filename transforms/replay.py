@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from store.ids import canonical_json
+from transforms.scoring import as_finite
 
 Row = dict[str, Any]
 EVALUATION = ("fitness", "reward", "is_buggy", "failure_class")
@@ -109,7 +110,8 @@ def _statistics_rows(ordered: list[Row], evaluations: Mapping[str, Mapping[str, 
                 visits[node_id] += 1
                 totals[node_id] += reward
             rows.append(_assign(node, "visits", visits[node_id], node_id=node_id))
-            rows.append(_assign(node, "total_reward", totals[node_id], node_id=node_id))
+            # A sum that no float holds is unknown.
+            rows.append(_assign(node, "total_reward", as_finite(totals[node_id]), node_id=node_id))
     return rows
 
 

@@ -45,6 +45,17 @@ def as_number(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
+def as_finite(value: Any) -> float | None:
+    """The value as a finite float; None for anything else."""
+    number = as_number(value)
+    return number if number is not None and math.isfinite(number) else None
+
+
+def as_count(value: Any) -> int | None:
+    """The value as a count that a table can hold; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62 else None
+
+
 def reward_of(score: Score, failure_reward: float | None) -> float | None:
     """The reward of a foreign attempt: its fitness; where it failed by its own fault, the task's failure_reward.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from store.ids import canonical_json, sha256_text, stable_id
+from transforms.logs.json_values import parse_json
 from transforms.logs.reading import Known, LogToRead, Yielded, unreadable_source
 from transforms.records import (
     LogFile,
@@ -22,7 +23,7 @@ from transforms.records import (
     Source,
     TaskRecord,
 )
-from transforms.scoring import HARNESS, Score, json_safe, reward_of, score_metric, text_safe
+from transforms.scoring import HARNESS, Score, as_count, as_finite, json_safe, reward_of, score_metric, text_safe
 
 FORMAT = "aide"
 READER_VERSION = "1"
@@ -50,13 +51,17 @@ def read(log: LogToRead, known: Known) -> Iterator[Yielded]:
 
 
 def _read_journal(file: LogFile, run_name: str | None) -> Iterator[Yielded]:
-    data = file.path.read_bytes()
+    data = b""
     try:
+        data = file.path.read_bytes()
         nodes, parents = _parse(data)
+    except OSError as error:
+        yield unreadable_source(file, FORMAT), Quarantined("file", f"cannot be read ({error.strerror})", data)
+        return
     except ValueError as error:
         yield unreadable_source(file, FORMAT), Quarantined("file", str(error), data)
         return
-    first = nodes[0]
+    first = next(node for node in nodes if isinstance(node, dict))
     immutable = [first.get("id"), first.get("ctime"), sha256_text(str(first.get("code")))]
     run = run_name or sha256_text(canonical_json(json_safe(immutable)))
     has_own_run = run_name is not None or bool(HEX_ID.fullmatch(str(first.get("id"))))
@@ -71,16 +76,13 @@ def _parse(data: bytes) -> tuple[list[dict[str, Any]], dict[str, str]]:
     Raises:
         ValueError: It is no journal, with the reason.
     """
-    if not data.strip():
-        raise ValueError(f"empty file ({len(data)} bytes)")
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"no JSON ({str(error).splitlines()[0]})") from error
+    content = parse_json(data)
     if not isinstance(content, dict) or not is_journal(content):
         raise ValueError("no AIDE journal: it has no `nodes` list with a `node2parent` object")
     if not content["nodes"]:
         raise ValueError("a journal without nodes: the run stopped before its first one")
+    if not any(isinstance(node, dict) for node in content["nodes"]):
+        raise ValueError("no AIDE journal: none of its `nodes` is an object")
     content = text_safe(content)
     metrics = [node.get("metric") for node in content["nodes"] if isinstance(node, dict)]
     if any(isinstance(metric, dict) and isinstance(metric.get("value"), dict) for metric in metrics):
@@ -112,10 +114,19 @@ class _Journal:
             step = node.get("step", position) if isinstance(node, dict) else None
             if not isinstance(node, dict) or not isinstance(node.get("id"), str):
                 yield Quarantined(place, "a node without an id", _bytes_of(node))
-            elif not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            elif as_count(step) is None:
                 yield Quarantined(place, f"step {step!r} is no count", _bytes_of(node))
+            elif (fault := self._parent_fault(node["id"])) is not None:
+                yield Quarantined(place, fault, _bytes_of(node))
             else:
                 yield self._node(node, step, place)
+
+    def _parent_fault(self, native_id: str) -> str | None:
+        """Why a node cannot have the parent it states; None where it can, or states none."""
+        parent = self.parents.get(native_id)
+        if parent is not None and not isinstance(parent, str):
+            return f"the parent of node {native_id} is {parent!r}, and must be a text"
+        return f"node {native_id} names itself as its parent" if parent == native_id else None
 
     def _direction(self) -> str | None:
         """Max or min, from a good node; buggy ones leave it out, and a run may have nothing else."""
@@ -133,7 +144,6 @@ class _Journal:
         score = self._score(node)
         is_harness = (score.failure_class or "").startswith(HARNESS)
         operator = "draft" if native_parent is None else ("debug" if parent and parent.get("is_buggy") else "improve")
-        seconds = node.get("exec_time")
         return NodeRecord(
             node_id,
             self.session_id,
@@ -149,7 +159,7 @@ class _Journal:
             is_buggy=score.is_buggy,
             failure_class=score.failure_class,
             evidence=_evidence(node),
-            seconds=float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else None,
+            seconds=as_finite(node.get("exec_time")),
             outcome="unknown" if is_harness else ("failed" if score.is_buggy else "succeeded"),
             messages=self._messages(node, node_id, operator, parent, place),
             place=place,
@@ -160,7 +170,7 @@ class _Journal:
 
     def _score(self, node: dict[str, Any]) -> Score:
         exception = node.get("exc_type")
-        if exception in HARNESS_FAULTS:
+        if isinstance(exception, str) and exception in HARNESS_FAULTS:
             return Score(None, True, HARNESS + HARNESS_FAULTS[exception])
         metric = node.get("metric")
         score = score_metric(metric.get("value") if isinstance(metric, dict) else metric, self.direction)

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from store.ids import canonical_json, stable_id
 from transforms.logs.native_head import HEAD_BYTES, OUR_TYPE, SUFFIXES, first_lines, has_our_line, takes
 from transforms.logs.native_lines import (
+    NUMBERS,
     ChangeLine,
     Line,
     MessageLine,
@@ -26,7 +27,7 @@ from transforms.logs.native_lines import (
     split_objects,
 )
 from transforms.logs.native_nodes import TaskRules, node_score
-from transforms.logs.reading import Known, LogToRead, Yielded
+from transforms.logs.reading import Known, LogToRead, Yielded, unreadable_source
 from transforms.records import (
     ChangeRecord,
     ContextRef,
@@ -41,7 +42,7 @@ from transforms.records import (
     TaskRecord,
     Waiting,
 )
-from transforms.scoring import score_metric, text_safe
+from transforms.scoring import as_count, as_number, score_metric, text_safe
 
 FORMAT = "native"
 READER_VERSION = "1"
@@ -52,7 +53,10 @@ __all__ = ["FORMAT", "HEAD_BYTES", "READER_VERSION", "SUFFIXES", "has_our_line",
 def read(log: LogToRead, known: Known) -> Iterator[Yielded]:
     """Yield the records of native files, each with its file; a broken line goes to quarantine and reading goes on."""
     for file in log.files:
-        yield from _FileReader(file, log, known).records()
+        try:
+            yield from _FileReader(file, log, known).records()
+        except OSError as error:  # gone since it was found
+            yield unreadable_source(file, FORMAT), Quarantined("file", f"cannot be read ({error.strerror})", b"")
 
 
 class _FileReader:
@@ -240,6 +244,8 @@ class _FileReader:
         n = self.equal_clocks[clocks]
         self.equal_clocks[clocks] += 1
         value = str(line.value) if line.field == "island" and line.value is not None else line.value
+        if line.field in NUMBERS and isinstance(value, int) and as_count(abs(value)) is None:
+            value = as_number(value)  # a column of floats takes no integer of that size
         return ChangeRecord(clocks[0], node_id, line.field, line.step, recorded_step, value, n=n, place=place)
 
     def _tag(self, line: TagLine, place: str) -> Record:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from transforms.clocks import clock_fault
+from transforms.logs.json_values import MAX_NESTING, demand_flat
+from transforms.scoring import as_count, as_finite
 
 Name = Annotated[str | int, Field(union_mode="left_to_right")]
 Step = Annotated[int, Field(ge=0, lt=2**62)]
@@ -177,6 +179,7 @@ FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "failure_class": (str,),
     "island": (str, int),
 }
+NUMBERS = tuple(name for name, types in FIELD_TYPES.items() if float in types)
 
 
 class NotALine(ValueError):
@@ -213,7 +216,7 @@ def split_objects(text: str) -> Iterator[tuple[Any, str]]:
     """The JSON values of one line (two records may share it after a lost line end), each with its text.
 
     Raises:
-        NotALine: What follows the values yielded so far is no JSON.
+        NotALine: What follows the values yielded so far is no JSON, or is nested too deeply.
     """
     decoder = json.JSONDecoder()
     at = 0
@@ -225,7 +228,13 @@ def split_objects(text: str) -> Iterator[tuple[Any, str]]:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             raise NotALine(f"no JSON ({str(error).splitlines()[0]})") from error
-        yield value, text[at:end]
+        part = text[at:end]
+        if part.count("[") + part.count("{") > MAX_NESTING:
+            try:
+                demand_flat(value)
+            except ValueError as error:
+                raise NotALine(str(error)) from error
+        yield value, part
         at = end
 
 
@@ -244,7 +253,11 @@ def _check_change(line: ChangeLine) -> None:
     is_right = wanted is None or line.value is None or isinstance(line.value, wanted)
     if wanted is not None and bool not in wanted and isinstance(line.value, bool):
         is_right = False
+    if is_right and line.value is not None and line.field in NUMBERS:
+        is_right = as_finite(line.value) is not None
+    if is_right and line.value is not None and line.field == "visits":
+        is_right = as_count(line.value) is not None
     is_finite = not isinstance(line.value, float) or line.value - line.value == 0
     if not is_right or not is_finite:
-        names = "a finite number" if wanted and float in wanted else " or ".join(t.__name__ for t in wanted or ())
+        names = "a finite number" if line.field in NUMBERS else " or ".join(t.__name__ for t in wanted or ())
         raise NotALine(f"change line: {line.field} is {line.value!r}, and must be {names or 'finite'} or null")

@@ -1,11 +1,10 @@
 """Scores a native node line by the rules of its task."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from transforms.logs.native_lines import NodeLine
-from transforms.scoring import HARNESS, Score, as_number, reward_of, score_metric
+from transforms.scoring import HARNESS, Score, as_finite, reward_of, score_metric
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def node_score(line: NodeLine, rules: TaskRules) -> NodeScore:
         failure_class = "unspecified"
     fitness = None if is_buggy else score.fitness
     final = Score(fitness, is_buggy, failure_class)
-    reward = _finite(line.reward) if "reward" in stated else reward_of(final, rules.failure_reward)
+    reward = as_finite(line.reward) if "reward" in stated else reward_of(final, rules.failure_reward)
     outcome = line.outcome
     if outcome is None:
         is_harness = (failure_class or "").startswith(HARNESS)
@@ -72,8 +71,3 @@ def _metrics(line: NodeLine, rules: TaskRules) -> dict[str, Any] | None:
         return line.metrics
     name = rules.metric or "metric"
     return {name: line.metric, **(line.metrics or {})}
-
-
-def _finite(value: Any) -> float | None:
-    number = as_number(value)
-    return number if number is not None and math.isfinite(number) else None

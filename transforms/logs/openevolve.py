@@ -4,13 +4,13 @@ A checkpoint is a snapshot of a population, so one program stands in several and
 Two launches into one folder leave programs of both; each launch (one root program) is a session of its own.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from store.ids import canonical_json, sha256_text, stable_id
+from transforms.logs.json_values import parse_json
 from transforms.logs.openevolve_launches import Launch, ProgramHead, sort_into_launches
 from transforms.logs.openevolve_programs import chat_turns, program_record
 from transforms.logs.reading import Known, LogToRead, Yielded, unreadable_source
@@ -24,7 +24,7 @@ from transforms.records import (
     Source,
     TaskRecord,
 )
-from transforms.scoring import as_number, json_safe, text_safe
+from transforms.scoring import as_finite, json_safe, text_safe
 
 FORMAT = "openevolve"
 READER_VERSION = "1"
@@ -59,7 +59,7 @@ class _Population:
 
     heads: dict[str, ProgramHead]
     repeats: list[tuple[LogFile, ProgramHead, bytes | None]]
-    unreadable: list[tuple[LogFile, str]]
+    unreadable: list[tuple[LogFile, str, bytes]]
     metadata_files: list[LogFile]
     features: frozenset[str]
 
@@ -77,9 +77,17 @@ def read(log: LogToRead, known: Known) -> Iterator[Yielded]:
             declared.add(launch.session_id)
             yield source, TaskRecord(launch.task_id, domain="program", metric=METRIC, direction="max", place="root")
             yield source, _session(launch)
-        content = text_safe(json.loads(head.file.path.read_bytes()))
+        data = b""
+        try:
+            data = head.file.path.read_bytes()
+            content = _parse(data)
+            if _head(content, head.file) != head:
+                raise ValueError("it holds another program now")
+        except (OSError, ValueError) as error:
+            yield source, Quarantined("file", f"changed while it was read ({_reason(error)})", data)
+            continue
         parent = population.heads.get(head.parent_id or "")
-        yield source, program_record(content, head, parent, launch, population.features)
+        yield source, program_record(text_safe(content), head, parent, launch, population.features)
     for file, head, conflict in population.repeats:
         source = _source(file, launch_of[head.native_id])
         if conflict is None:
@@ -91,8 +99,8 @@ def read(log: LogToRead, known: Known) -> Iterator[Yielded]:
 
 
 def _without_programs(population: _Population, launches: list[Launch]) -> Iterator[Yielded]:
-    for file, reason in population.unreadable:
-        yield unreadable_source(file, FORMAT), Quarantined("file", reason, file.path.read_bytes())
+    for file, reason, data in population.unreadable:
+        yield unreadable_source(file, FORMAT), Quarantined("file", reason, data)
     for file in population.metadata_files:
         run = launches[0].session_id if launches else file.digest
         source_id = stable_id("f", FORMAT, run, "metadata", file.digest)
@@ -119,20 +127,22 @@ def _session(launch: Launch) -> SessionRecord:
 def _read_heads(files: tuple[LogFile, ...]) -> _Population:
     heads: dict[str, ProgramHead] = {}
     repeats: list[tuple[LogFile, ProgramHead, bytes | None]] = []
-    unreadable: list[tuple[LogFile, str]] = []
+    unreadable: list[tuple[LogFile, str, bytes]] = []
     metadata_files: list[LogFile] = []
     features: set[str] = set()
     for file in sorted(files, key=_checkpoint_order):
-        data = file.path.read_bytes()
+        data = b""
         try:
+            data = file.path.read_bytes()
             content = _parse(data)
             if file.path.name == "metadata.json" and not is_program(content):
-                features |= set(content.get("feature_stats") or {})
+                stated = content.get("feature_stats")
+                features |= set(stated) if isinstance(stated, dict) else set()
                 metadata_files.append(file)
                 continue
             head = _head(content, file)
-        except ValueError as error:
-            unreadable.append((file, str(error)))
+        except (OSError, ValueError) as error:
+            unreadable.append((file, _reason(error), data))
             continue
         first = heads.setdefault(head.native_id, head)
         if first is not head:
@@ -141,15 +151,14 @@ def _read_heads(files: tuple[LogFile, ...]) -> _Population:
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    if not data.strip():
-        raise ValueError(f"empty file ({len(data)} bytes)")
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"no JSON ({str(error).splitlines()[0]})") from error
+    content = parse_json(data)
     if not isinstance(content, dict):
         raise ValueError(f"a JSON {type(content).__name__}, and a checkpoint's files are objects")
     return content
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return f"cannot be read ({error.strerror})" if isinstance(error, OSError) else str(error)
 
 
 def _head(content: dict[str, Any], file: LogFile) -> ProgramHead:
@@ -174,7 +183,7 @@ def _head(content: dict[str, Any], file: LogFile) -> ProgramHead:
         native_id=native_id,
         parent_id=parent_id,
         order=LogOrder(
-            as_number(content.get("timestamp")), iteration if isinstance(iteration, int) else None, native_id
+            as_finite(content.get("timestamp")), iteration if isinstance(iteration, int) else None, native_id
         ),
         code_digest=sha256_text(code),
         metric_names=tuple(sorted(metrics)),

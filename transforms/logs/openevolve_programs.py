@@ -1,11 +1,11 @@
 """One OpenEvolve program as a node: its score, whether it is a copy, and the conversation that made it."""
 
-import json
 from typing import Any
 
+from transforms.logs.json_values import parse_json
 from transforms.logs.openevolve_launches import Launch, ProgramHead
 from transforms.records import MessageRecord, NodeRecord
-from transforms.scoring import Score, as_number, reward_of, score_metric
+from transforms.scoring import Score, as_count, as_number, reward_of, score_metric
 
 FORMAT = "openevolve"
 OPERATORS = {"diff_user": "diff", "full_rewrite_user": "full_rewrite"}
@@ -34,14 +34,14 @@ def program_record(
     score = program_score(content["metrics"], features)
     parent_id = None if head.parent_id is None else launch.node_id(head.parent_id, FORMAT)
     turns, template = chat_turns(content)
-    island, generation = metadata.get("island"), content.get("generation")
+    island = metadata.get("island")
     return NodeRecord(
         node_id,
         session_id,
         launch.task_id,
         parent_id=parent_id,
         order=head.order,
-        generation=generation if isinstance(generation, int) else None,
+        generation=as_count(content.get("generation")),
         island=None if island is None else str(island),
         operator=_operator(head, copy_kind, template),
         copy_of=parent_id if copy_kind else None,
@@ -96,7 +96,7 @@ def chat_turns(content: dict[str, Any]) -> tuple[list[tuple[str, str]], str | No
     for template in sorted(prompts, key=lambda name: (name not in OPERATORS, name)):
         call = prompts[template]
         answers = call.get("responses") if isinstance(call, dict) else None
-        texts = [answer for answer in answers or [] if isinstance(answer, str)]
+        texts = [answer for answer in answers if isinstance(answer, str)] if isinstance(answers, list) else []
         if not texts:
             continue
         asked = [(role, call.get(role)) for role in ("system", "user")]
@@ -138,7 +138,7 @@ def _evidence(content: dict[str, Any], metadata: dict[str, Any], score: Score) -
     artifacts = content.get("artifacts_json")
     if isinstance(artifacts, str):
         try:
-            evidence["artifacts"] = json.loads(artifacts)
+            evidence["artifacts"] = parse_json(artifacts)
         except ValueError:
             evidence["artifacts"] = artifacts
     elif artifacts is not None:
