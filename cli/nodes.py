@@ -108,7 +108,9 @@ def _draw_node(console: Console, content: dict[str, Any]) -> None:
     draw_fields(console, {key: row[key] for key in SHOWN_FIELDS if row[key] is not None}, title="Node")
     if row["metrics"]:
         numbers = json.loads(row["metrics"])
-        if estimated:
+        if not isinstance(numbers, dict):
+            draw_fields(console, {"metric": numbers}, title="\nmetrics")
+        elif estimated:
             draw_metrics(console, numbers)
         else:
             draw_fields(console, numbers, title="\nmetrics")

@@ -182,6 +182,7 @@ def _answer(call: Call, function: Callable[[], Answer]) -> int:
     with _stdout_for_the_answer(call.as_json) as stdout:
         try:
             answer = function()
+            _print(answer, call, stdout)
         except typer.Exit as leaving:
             return leaving.exit_code
         except KeyboardInterrupt:
@@ -191,13 +192,20 @@ def _answer(call: Call, function: Callable[[], Answer]) -> int:
             if isinstance(error, SystemExit):
                 raise
             return _report(error, call, stdout)
-        from cli.output import json_text, terminal
+        return answer.exit_code
 
+
+def _print(answer: Answer, call: Call, stdout: TextIO) -> None:
+    from cli.output import json_text, terminal
+
+    try:
         if call.as_json:
             print(json_text(answer.content), file=stdout, flush=True)
         else:
             answer.draw(terminal(stdout))
-        return answer.exit_code
+            stdout.flush()
+    except (BrokenPipeError, SystemExit):  # the reader, such as `head`, has seen enough; rich leaves by SystemExit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
 
 
 def _report(error: BaseException, call: Call, stdout: TextIO) -> int:

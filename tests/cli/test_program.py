@@ -149,9 +149,11 @@ def test_the_installed_program_gives_its_exit_code(espalier_process: Espalier, h
     assert failed.error_line.startswith("WrongUse: the path 'x.parquet' is refused")
 
 
-def test_a_reader_that_stops_early_is_no_error(home: Home) -> None:
+@pytest.mark.parametrize("option", ["--json", ""])
+def test_a_reader_that_stops_early_is_no_error(home: Home, option: str) -> None:
     program = Path(sys.executable).with_name("espalier")
-    pipe = f"'{program}' query 'select unnest(range(100000)) as n' --json --home '{home.path}' | head -c 10"
-    answer = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=False)
-    assert answer.stdout.startswith('{"rows":')
-    assert "Traceback" not in answer.stderr
+    columns = ", ".join(f"repeat('x', 80) as c{position}" for position in range(40))  # more than a pipe holds
+    many = f"'{program}' query \"select unnest(range(40)) as n, {columns}\" {option} --home '{home.path}'"
+    command = ["bash", "-o", "pipefail", "-c", f"COLUMNS=4000 {many} | head -c 10"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stderr, len(answer.stdout)) == (0, "", 10)

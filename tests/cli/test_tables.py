@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from small_logs import journal_node, write_journal
 from store.delta import Tables
 from store.home import Home
 
@@ -103,3 +105,11 @@ def test_many_rows_are_cut_for_a_person_and_whole_for_a_script(espalier: Espalie
     sql = "select unnest(range(120)) as n"
     assert len(json.loads(espalier("query", sql, "--json").out)["rows"]) == 120
     assert "120 rows; the first 50 are shown, --json prints all" in espalier("query", sql).out
+
+
+def test_show_draws_metrics_that_are_no_object(home: Home, espalier: Espalier, tmp_path: Path) -> None:
+    write_journal(tmp_path / "run", [journal_node("a", 0, metric=[1, 2])])
+    assert espalier("ingest", tmp_path / "run").code == 0
+    (row,) = Tables(home).read("nodes").to_pylist()
+    shown = espalier("show", row["node_id"])
+    assert (shown.code, shown.err) == (0, "") and "[1, 2]" in shown.out
