@@ -6,6 +6,7 @@ only guard against two writers that append the same rows. Every commit carries `
 object that both engines read and write; its `data_version` is the last version that changed a row.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from store.commits import LostRace, commit_properties, plan_again_until_committed, user_metadata, version_ranges
 from store.difference import CHANGE, changed_rows
 from store.duckdb_connection import quiet_connection, short_connection
-from store.errors import UnknownName, VersionGone
+from store.errors import TableDamaged, UnknownName, VersionGone
 from store.home import Home
 from store.schema import TABLES, TableSchema
 
@@ -71,7 +72,11 @@ class Tables:
 
     def exists(self, name: str) -> bool:
         """Whether the table was created."""
-        return (self.path(name) / "_delta_log").is_dir()
+        log = self.path(name) / "_delta_log"
+        # A folder without a commit is what a creation that was killed leaves.
+        return log.is_dir() and any(
+            file[0].isdigit() and file.endswith((".json", ".parquet")) for file in os.listdir(log)
+        )
 
     def open(self, name: str, *, version: int | None = None) -> DeltaTable:
         """The delta-rs handle, at a version or the latest.
@@ -79,6 +84,7 @@ class Tables:
         Raises:
             UnknownName: The table was never created.
             VersionGone: The version does not exist, or its files were removed.
+            TableDamaged: No version can be opened.
         """
         try:
             return DeltaTable(self.path(name), version=version)
@@ -86,7 +92,12 @@ class Tables:
             raise UnknownName(
                 f"table {name} is empty so far; `espalier ingest` or `espalier refresh` creates it."
             ) from error
-        except DeltaError as error:
+        except (DeltaError, OverflowError) as error:
+            if version is None:
+                raise TableDamaged(
+                    f"table {name} cannot be opened ({str(error).strip().splitlines()[0]}); its log is "
+                    f"{self.path(name) / '_delta_log'}: put that folder back from a copy, or begin another home."
+                ) from error
             raise VersionGone(f"{name}@{version} cannot be read; {self._readable(name)}.") from error
 
     def version(self, name: str) -> int | None:
@@ -365,7 +376,7 @@ class Tables:
         )
 
     def _readable(self, name: str) -> str:
-        versions = [entry["version"] for entry in DeltaTable(self.path(name)).history()]
+        versions = [entry["version"] for entry in self.open(name).history()]
         root = self.path(name)
         readable = []
         for version in sorted(versions):

@@ -8,6 +8,7 @@
     ├── HomeNotUsable            the data folder cannot be created or written
     ├── LedgerBusy               the search ledger is locked by someone else
     ├── VersionGone              a table version whose files were removed
+    ├── TableDamaged         a table whose log cannot be read at all
     ├── CommitConflict           somebody else committed first, after all retries
     ├── ProposerDown             whoever should propose gave no answer; the search stopped
     ├── NotEnoughData            a run that would have trained on too little
@@ -48,6 +49,10 @@ class LedgerBusy(PipelineError):
 
 class VersionGone(PipelineError):
     """A table version whose files were removed; the message lists what can be read."""
+
+
+class TableDamaged(PipelineError):
+    """A table whose log cannot be read at all, at no version; the message says which and why."""
 
 
 class CommitConflict(PipelineError):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from store.delta import LostRace, Tables
-from store.errors import UnknownName, VersionGone
+from store.errors import TableDamaged, UnknownName, VersionGone
 from store.home import open_home
 from store.schema import CHANGE_LOG, SESSIONS
 
@@ -164,3 +164,26 @@ def test_the_log_holds_no_statistics_of_text_columns(tables):
     tables.upsert("sessions", pa.Table.from_pylist([row], schema=SESSIONS.columns))
     log = "".join(path.read_text() for path in (tables.path("sessions") / "_delta_log").glob("*.json"))
     assert "SECRET" not in log
+
+
+def test_a_creation_that_was_killed_before_its_first_commit_is_done_again(tables):
+    (tables.path("change_log") / "_delta_log").mkdir(parents=True)
+    assert not tables.exists("change_log") and tables.read("change_log").num_rows == 0
+    tables.upsert("change_log", log_rows(1))
+    assert steps(tables) == [1]
+
+
+@pytest.mark.parametrize(("version", "text"), [(1, '{"commitInfo": {"cut'), (0, "")])
+def test_a_table_whose_log_is_damaged_is_named_in_one_line(tables, version, text):
+    tables.upsert("change_log", log_rows(1))
+    (tables.path("change_log") / "_delta_log" / f"{version:020}.json").write_text(text)
+    for use in (tables.read, tables.history, lambda name: tables.changes(name, start=0)):
+        with pytest.raises(TableDamaged, match=r"^table change_log cannot be opened \(.*\); its log is .*_delta_log"):
+            use("change_log")
+
+
+@pytest.mark.parametrize("version", [9, 10**20])
+def test_a_version_that_never_was_lists_those_that_can_be_read(tables, version):
+    tables.upsert("change_log", log_rows(1))
+    with pytest.raises(VersionGone, match=rf"change_log@{version} cannot be read; versions that can be read: 0 to 1"):
+        tables.read("change_log", version=version)
