@@ -69,8 +69,11 @@ def rebuild_session(
     for row in nodes:
         row["ancestors"] = genealogy.ancestors(row["node_id"])
         row["depth"] = len(row["ancestors"])
-        if row["selected_step"] is None or log_order(row) is not None:
-            row["selected_step"] = row["step"] - 1 if row["step"] > 0 else None
+        last_step = row["step"] - 1 if row["step"] > 0 else None
+        if last_step is None or row["selected_step"] is None or log_order(row) is not None:
+            row["selected_step"] = last_step
+        else:  # where the step is derived, a stated choice may not lie after it: that would show the future
+            row["selected_step"] = min(row["selected_step"], last_step)
 
     recorded = [row for row in stored_changes if row["origin"] == "recorded"] + new_changes
     _let_own_changes_win(evaluations, nodes, recorded)

@@ -324,3 +324,15 @@ def test_a_parent_that_was_chosen_after_the_node_was_evaluated_is_no_line(ingest
     )
     assert (ingest(log).nodes, rows(home, "quarantine")[0]["place"]) == (2, "line 5")
     assert "selected_step 3 must be earlier than step 3" in rows(home, "quarantine")[0]["reason"]
+
+
+def test_a_choice_stated_without_a_step_is_never_later_than_the_derived_step(ingest, home, tmp_path):
+    log = write_lines(
+        tmp_path / "log.jsonl",
+        *start_of_run(),
+        node("a", selected_step=4),
+        node("b", parent="a", selected_step=9),
+        node("c", parent="a", selected_step=0),
+    )
+    ingest(log)
+    assert {row["step"]: row["selected_step"] for row in rows(home, "nodes")} == {0: None, 1: 0, 2: 0}
