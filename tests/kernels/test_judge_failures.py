@@ -157,3 +157,17 @@ def test_a_failed_self_test_makes_every_verdict_unknown():
     judge._harness_fault = Judge.__init__.__globals__["HarnessFailure"]("self_test", "a planted fault went unseen")
     verdict = judge.judge(honest(ADD), VECTOR_ADD, seed=11)
     assert (verdict.failure_class, verdict.outcome, verdict.reward) == ("harness.self_test", "unknown", None)
+
+
+def test_source_that_is_no_text_is_a_syntax_error():
+    verdict = warm_judge().judge("\ud800", VECTOR_ADD)
+    assert (verdict.outcome, verdict.failure_class) == ("failed", "syntax")
+
+
+def test_what_a_verdict_says_can_be_stored_as_text():
+    source = spoilt(
+        "vector_add__plain", "    out = ", "    if x.numel():\n        raise ValueError('\\ud800')\n    out = "
+    )
+    verdict = warm_judge().judge(source, VECTOR_ADD)
+    assert verdict.failure_class == "crash"
+    assert "\\ud800" in verdict.evidence["message"].encode().decode()

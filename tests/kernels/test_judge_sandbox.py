@@ -63,7 +63,7 @@ ERRORS = ("Error", "Exception")
 def ask(server, operation: str, source: str, **changes):
     """Send text straight to a server, past the screen."""
     body = {
-        "source": source, "target": "sm90", "dtype": "float32", "seed": 1, "lock_kernels": [], "scored": None,
+        "source": source, "target": "sm90", "dtype": "float32", "seed": 1, "scored": None,
         "cases": [{"inputs": [{"shape": [8], "dtype": "float32", "regime": "normal", "seed": 1}], "output_shape": [8]}],
         "input_shapes": [[8]], "output_shape": [8], "reduced_always": False,
     }  # fmt: skip

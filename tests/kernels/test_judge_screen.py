@@ -50,11 +50,6 @@ def test_what_is_compiled_holds_the_kernels_and_no_host_function():
     assert "def copy_kernel" in screened.kernel_source and "def run" not in screened.kernel_source
 
 
-def test_kernels_that_lock_are_named():
-    source = KERNEL.format(host="pass", kernel="tl.atomic_cas(out_ptr, 0, 1)")
-    assert screen(source).lock_kernels == ("copy_kernel",)
-
-
 @pytest.mark.parametrize(
     "host",
     [

@@ -123,9 +123,7 @@ def test_the_seed_of_a_candidate_depends_on_source_task_and_seed():
 
 
 def test_what_a_child_gets_holds_no_reference_and_no_expected_value():
-    from kernel_search.judge.screen import screen
-
-    body = plan.interpret_body(SOFTMAX.seed_source, screen(SOFTMAX.seed_source), SOFTMAX, 1, judge_settings())
+    body = plan.interpret_body(SOFTMAX.seed_source, SOFTMAX, 1, judge_settings())
     assert not any(isinstance(value, np.ndarray) for value in wire.decode(wire.encode(body)).values())
     assert set(body["cases"][0]) == {"inputs", "output_shape"}
 

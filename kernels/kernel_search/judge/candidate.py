@@ -177,6 +177,8 @@ def check_output(output: Any, shape: list[int], dtype: str, inputs: list[torch.T
     if list(output.shape) != list(shape) or output.dtype != getattr(torch, dtype):
         seen = f"{tuple(output.shape)} {str(output.dtype).removeprefix('torch.')}"
         raise CandidateFault("contract", f"the output is {seen}, asked was {tuple(shape)} {dtype}")
+    if output.requires_grad:
+        raise CandidateFault("contract", "the output requires a gradient")
     if not output.is_contiguous():
         raise CandidateFault("contract", "the output is not contiguous")
     storages = {tensor.untyped_storage().data_ptr() for tensor in inputs}

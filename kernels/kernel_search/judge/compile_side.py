@@ -55,7 +55,7 @@ class Recorder:
             )
         except AssertionError as error:
             raise CandidateFault("options", candidate.last_line(error)) from error
-        except (TypeError, KeyError, ValueError) as error:
+        except (TypeError, KeyError, ValueError, OverflowError) as error:
             raise CandidateFault("language", candidate.last_line(error)) from error
         return {
             "signature": signature,
@@ -114,6 +114,8 @@ def _kernel(module: Any, name: str) -> JITFunction:
 def _constant(module_globals: dict[str, Any], value: Any) -> Any:
     if isinstance(value, dict) and "dtype" in value:
         return tl.dtype(value["dtype"])
+    if isinstance(value, dict) and "float" in value:
+        return float(value["float"])
     if isinstance(value, dict) and "tuple" in value:
         return tuple(_constant(module_globals, part) for part in value["tuple"])
     if isinstance(value, dict) and "kernel" in value:
@@ -222,7 +224,7 @@ def measure(compiled: Any, scratch: Path, gpu: target.Gpu) -> dict[str, Any]:
     ).stdout
     usage = dict(re.findall(r"\b(REG|STACK|SHARED|LOCAL):(\d+)", shown))
     if "REG" not in usage:
-        raise RuntimeError("cuobjdump named no registers")
+        raise OSError("cuobjdump named no registers")  # the installation's fault, and no candidate's
     return {
         "registers": int(usage["REG"]),
         "spill_bytes": int(usage["STACK"]) + int(usage.get("LOCAL", 0)),

@@ -1,5 +1,6 @@
 """Turns what the interpreter reported into findings: which shapes are right, what was covered, what was moved."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,7 @@ from kernel_search.judge import compare, plan
 from kernel_search.judge.estimate import LaunchWork
 from kernel_search.tasks import KernelTask
 
-COVERAGE_SLACK = 0.02  # of the output, when all sampled programs store equally much (the grid's edge may store less)
-UNEVEN_COVERAGE_SLACK = 0.15  # when they do not; a ratio above two is never judged on a small sample
+UNEVEN_COVERAGE_SLACK = 0.15  # of the output; programs whose work differs twofold are never judged on a small sample
 MOST_COVERAGE = (
     1.5  # above 1 when the last programs store less than those sampled; far above, elements are stored twice
 )
@@ -22,7 +22,7 @@ class Rejected(Exception):
     """The candidate failed a check: failure class, the check's name, one line of evidence."""
 
     def __init__(self, failure_class: str, check: str, message: str):
-        super().__init__(message)
+        super().__init__(message.encode("utf-8", "backslashreplace").decode())  # what a candidate raised may be no text
         self.failure_class = failure_class
         self.check = check
 
@@ -95,6 +95,26 @@ def check_launches(recorded: list[dict[str, Any]], interpreted: list[dict[str, A
         )
 
 
+def check_compiled(measured: list[dict[str, Any]], scored: dict[str, Any]) -> None:
+    """What the interpreter saw a launch do must be in its compiled code too.
+
+    Raises:
+        Rejected: contract, since the kernel tells interpreting from compiling.
+    """
+    for number, (one, touched) in enumerate(zip(measured, scored["touched"], strict=True), start=1):
+        kinds = {name[:2] for name in one["access_widths"]}
+        has = {
+            "loads": bool(kinds & {"ld", "cp"} or one["tensor_copies"]),
+            "stores": bool("st" in kinds or one["tensor_copies"]),
+            "updates": bool(one["atomics"]),
+        }
+        for what, is_compiled in has.items():
+            if touched[what] and not is_compiled:
+                raise Rejected(
+                    "contract", "same_launches", f"launch {number} {what} memory, its compiled code does not"
+                )
+
+
 def check_scored(task: KernelTask, offsets: list[int], scored: dict[str, Any]) -> bool:
     """Compare sampled programs of the scored launch, and show that the grid covers the output.
 
@@ -104,51 +124,87 @@ def check_scored(task: KernelTask, offsets: list[int], scored: dict[str, Any]) -
     Raises:
         Rejected: Wrong values, programs that overlap, or part of the output left out.
     """
-    launches = scored["launches"]
-    if len(launches) > 1 or scored["uses_atomics"]:
+    check_dead_launches(scored)
+    launch = final_launch(scored)
+    if launch is None:
         return False  # a sample of programs cannot give final values; the whole grid at fewer rows was compared
-    if scored["overlap"]:
+    found = [program for program in scored["programs"] if program["launch"] == launch]
+    if scored["overlap"][launch]:
         raise Rejected(
-            "race", "scored_shape", f"{scored['overlap']} output elements are stored by more than one sampled program"
+            "race",
+            "scored_shape",
+            f"{scored['overlap'][launch]} output elements are stored by more than one sampled program",
         )
-    for comparison in compare.compare_scored(task, task.scored_shape, offsets, scored["programs"]):
+    for comparison in compare.compare_scored(task, task.scored_shape, offsets, found):
         if not comparison.is_right:
             raise Rejected("shape_specialised", "scored_shape", f"scored shape: {comparison.describe()}")
-    programs = int(np.prod(launches[0]["grid"]))
-    sampled = len(scored["traffic"][0])
-    stored = [program["stored"] for program in scored["programs"]] + [0] * (sampled - len(scored["programs"]))
+    programs = int(np.prod(scored["launches"][launch]["grid"]))
+    sampled = len(scored["traffic"][launch])
+    stored = [program["stored"] for program in found] + [0] * (sampled - len(found))
+    stopped = scored["touched"][launch]["stopped"]
     if not any(stored):
-        what = "hang" if scored["stopped_programs"] else "shape_specialised"
+        what = "hang" if stopped else "shape_specialised"
         raise Rejected(what, "scored_shape", f"{sampled} sampled programs of the scored shape stored nothing")
-    if scored["stopped_programs"]:
+    if stopped:
         return False
     elements = int(np.prod(task.output_shape(task.scored_shape)))
     coverage = sum(stored) / sampled * programs / elements
-    is_doubtful = max(stored) > 2 * min(stored) or not 1 - COVERAGE_SLACK <= coverage <= MOST_COVERAGE
+    # Every program storing as much as the busiest must be enough; where work is uneven, the first one is the busiest.
+    is_short = max(stored) * programs < elements
+    is_doubtful = is_short or max(stored) > 2 * min(stored) or coverage > MOST_COVERAGE
     if is_doubtful and sampled < min(programs, wide_sample(scored)):
         return True
-    least = 1 - (COVERAGE_SLACK if max(stored) == min(stored) else UNEVEN_COVERAGE_SLACK)
-    if not least <= coverage <= MOST_COVERAGE:
+    if is_short or not 1 - UNEVEN_COVERAGE_SLACK <= coverage <= MOST_COVERAGE:
         raise Rejected("shape_specialised", "coverage", f"the grid stores {coverage:.1%} of the scored output")
     return False
 
 
+def check_dead_launches(scored: dict[str, Any]) -> None:
+    """Every launch must store something that is the output, or that a later launch reads.
+
+    Raises:
+        Rejected: contract, since a launch that nothing follows from only disturbs what is observed.
+    """
+    needed = {scored["output_role"]}
+    for number in reversed(range(len(scored["touched"]))):
+        touched = scored["touched"][number]
+        if not touched["stopped"] and not needed & {*touched["stores"], *touched["updates"]}:
+            raise Rejected("contract", "scored_shape", f"launch {number + 1} stores nothing that the output needs")
+        needed |= {*touched["loads"], *touched["updates"]}
+
+
+def final_launch(scored: dict[str, Any]) -> int | None:
+    """The one launch whose sampled programs give final values: it alone stores the output, from inputs alone."""
+    output = scored["output_role"]
+    made = {role for one in scored["touched"] for role in (*one["stores"], *one["updates"])}
+    storing = [number for number, one in enumerate(scored["touched"]) if output in one["stores"]]
+    is_updated = any(output in one["updates"] for one in scored["touched"])
+    if len(storing) != 1 or is_updated or made & set(scored["touched"][storing[0]]["loads"]):
+        return None
+    return storing[0]
+
+
 def wide_sample(scored: dict[str, Any]) -> int:
     """How many programs a second, larger sample has."""
-    longest = max(int(one["operations"]) for one in scored["traffic"][0])
+    longest = max(int(one["operations"]) for programs in scored["traffic"] for one in programs)
     return max(8, min(WIDE_SAMPLE, WIDE_OPERATIONS // max(longest, 1)))
 
 
 def launch_work(task: KernelTask, scored: dict[str, Any]) -> list[LaunchWork]:
     """What each launch moves in total, scaled from the sampled programs."""
     works = []
-    for launch, programs_of, tensor_bytes in zip(
-        scored["launches"], scored["traffic"], scored["tensor_bytes"], strict=True
+    final = final_launch(scored)
+    for number, (launch, programs_of, tensor_bytes) in enumerate(
+        zip(scored["launches"], scored["traffic"], scored["tensor_bytes"], strict=True)
     ):
         programs = int(np.prod(launch["grid"]))
         scale = programs / len(programs_of)
-        if scored["stopped_programs"] and len(scored["launches"]) == 1:
-            stored = sum(program["stored"] for program in scored["programs"]) * scale
+        if scored["touched"][number]["stopped"]:
+            if number != final:
+                raise Rejected(
+                    "hang", "traffic", f"programs of launch {number + 1} are too long to tell what they move in all"
+                )
+            stored = sum(program["stored"] for program in scored["programs"] if program["launch"] == number) * scale
             scale *= max(1.0, float(np.prod(task.output_shape(task.scored_shape))) / max(stored, 1.0))
         total = {
             name: scale * sum(one[name] for one in programs_of)
@@ -156,14 +212,17 @@ def launch_work(task: KernelTask, scored: dict[str, Any]) -> list[LaunchWork]:
         }
         operations = total.pop("operations")
         works.append(LaunchWork(programs=programs, memory_operations=operations, tensor_bytes=tensor_bytes, **total))
+    if task.flops is not None and not any(work.flops for work in works):
+        # Multiplied and added without a dot, which nothing counts: it costs the task's operations all the same.
+        works[-1] = replace(works[-1], flops=float(task.flops(task.scored_shape)))
     return works
 
 
 def check_work(task: KernelTask, works: list[LaunchWork]) -> None:
-    """The launches must read all inputs and write all of the output.
+    """The launches must read all inputs, write all of the output and, where they count, do all operations.
 
     Raises:
-        Rejected: implausible, since they moved less than the task's own bytes.
+        Rejected: implausible, since they moved or computed less than the task asks for.
     """
     loaded = sum(work.load_bytes for work in works)
     stored = sum(work.store_bytes for work in works) + sum(work.atomics for work in works) * task.itemsize
@@ -171,3 +230,7 @@ def check_work(task: KernelTask, works: list[LaunchWork]) -> None:
         raise Rejected("implausible", "traffic", f"reads {loaded:.0f} bytes; the inputs are {task.input_bytes}")
     if stored < (1 - INPUT_SLACK) * task.output_bytes:
         raise Rejected("implausible", "traffic", f"writes {stored:.0f} bytes; the output is {task.output_bytes}")
+    asked = task.flops(task.scored_shape) if task.flops else 0
+    done = sum(work.flops for work in works)
+    if done < (1 - INPUT_SLACK) * asked:
+        raise Rejected("implausible", "traffic", f"does {done:.0f} operations; the task takes {asked}")

@@ -15,7 +15,7 @@ from kernel_search.judge import candidate, inputs, interpreter, launches, target
 from kernel_search.judge.candidate import CandidateFault, OperationGuard
 from kernel_search.judge.interpreter import CURRENT, Execution
 from kernel_search.judge.paths import readable_paths
-from kernel_search.judge.shadow import Memory
+from kernel_search.judge.shadow import Memory, Touched
 
 GUARD_ELEMENTS = 64  # NaN around every small input, a second layer under the bounds check
 POISON_BELOW = 1 << 20
@@ -50,9 +50,7 @@ class Runner:
     def call(self, tensors: list[torch.Tensor], output_shape: list[int], **plan: Any) -> tuple[torch.Tensor, Execution]:
         """One call of `run` under an execution plan; its output, contract checked."""
         memory = Memory(tensors, has_cells=plan.get("sampled") is None)
-        execution = Execution(
-            memory, launches.Roles(tensors), lock_kernels=frozenset(self.body["lock_kernels"]), **plan
-        )
+        execution = Execution(memory, launches.Roles(tensors), **plan)
         CURRENT.append(execution)
         try:
             guard = OperationGuard(poison_below_elements=POISON_BELOW)
@@ -96,8 +94,8 @@ class Runner:
             "launches": execution.described,
             "traffic": [[_traffic(one) for one in programs_of] for programs_of in execution.traffic],
             "tensor_bytes": [_distinct_bytes(tensors_of) for tensors_of in execution.tensors],
-            "stopped_programs": execution.stopped_programs,
-            "uses_atomics": execution.memory.uses_atomics,
+            "touched": [_touched(one) for one in execution.memory.touched],
+            "output_role": execution.roles.of(output),
             "programs": programs,
             "overlap": overlap,
         }
@@ -108,6 +106,11 @@ def _traffic(one: Any) -> dict[str, Any]:
     return {name: getattr(one, name) for name in names}
 
 
+def _touched(one: Touched) -> dict[str, Any]:
+    roles = {kind: sorted(getattr(one, kind)) for kind in ("loads", "stores", "updates")}
+    return roles | {"stopped": one.stopped}
+
+
 def _distinct_bytes(tensors: list[torch.Tensor]) -> int:
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(storages.values())
@@ -115,29 +118,39 @@ def _distinct_bytes(tensors: list[torch.Tensor]) -> int:
 
 def _stores_by_program(
     output: torch.Tensor, execution: Execution, rng: random.Random
-) -> tuple[list[dict[str, Any]], int]:
-    """Per sampled program the output elements that it stored (a drawn part of very many) with their values."""
-    by_program: dict[int, list[np.ndarray]] = {}
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Per launch and sampled program the output elements that it stored (a drawn part of very many) with their values.
+
+    The second result counts, per launch, the elements that more than one of its sampled programs stored.
+    """
+    by_program: dict[tuple[int, int], list[np.ndarray]] = {}
     region = execution.memory.region_of(output)
     low, high = output.data_ptr(), output.data_ptr() + output.numel() * output.element_size()
-    for program, owner, addresses in execution.memory.program_stores:
+    for launch, program, owner, addresses in execution.memory.program_stores:
         if owner is region:
             inside = addresses[(addresses >= np.uint64(low)) & (addresses < np.uint64(high))]
-            by_program.setdefault(program, []).append(inside)
+            by_program.setdefault((launch, program), []).append(inside)
     flat = output.view(-1).numpy()
-    found, all_positions = [], []
-    for program, parts in by_program.items():
+    found: list[dict[str, Any]] = []
+    all_positions: list[list[np.ndarray]] = [[] for _ in execution.memory.touched]
+    for (launch, program), parts in by_program.items():
         positions = np.unique((np.concatenate(parts) - np.uint64(low)) // np.uint64(output.element_size())).astype(
             np.int64
         )
-        all_positions.append(positions)
+        all_positions[launch].append(positions)
         kept = positions
         if positions.size > VALUES_PER_PROGRAM:
             start = rng.randrange(positions.size - VALUES_PER_PROGRAM)
             kept = positions[start : start + VALUES_PER_PROGRAM]
-        found.append({"program": program, "stored": int(positions.size), "positions": kept, "values": flat[kept]})
-    together = np.concatenate(all_positions) if all_positions else np.empty(0, np.int64)
-    return found, int(together.size - np.unique(together).size)
+        found.append(
+            {"launch": launch, "program": program, "stored": int(positions.size), "positions": kept}
+            | {"values": flat[kept]}
+        )
+    return found, [_repeated(np.concatenate(parts)) if parts else 0 for parts in all_positions]
+
+
+def _repeated(positions: np.ndarray) -> int:
+    return int(positions.size - np.unique(positions).size)
 
 
 def _window(scored: dict[str, Any], shape: list[int], offset: int) -> torch.Tensor:
@@ -180,12 +193,8 @@ def interpret(body: dict[str, Any]) -> dict[str, Any]:
         if body.get("scored"):
             report["stage"] = "scored"
             report["scored"] = runner.scored_case(body["scored"])
-            needs_whole = (
-                len(report["scored"]["launches"]) > 1
-                or report["scored"]["uses_atomics"]
-                or report["scored"]["stopped_programs"]
-            )
-            if body["reduced_always"] or needs_whole:
+            touched = report["scored"]["touched"]
+            if body["reduced_always"] or len(touched) > 1 or any(one["updates"] or one["stopped"] for one in touched):
                 report["stage"] = "reduced"
                 report["reduced"] = runner.small_case(body["reduced"], order_seed=body["seed"] + 99)
     except CandidateFault as fault:

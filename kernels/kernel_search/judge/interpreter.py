@@ -2,8 +2,8 @@
 
 Three kinds of change to triton 3.9's interpreter. *Watching*: every load, store, atomic and dot passes through the
 shadow memory. *Corrections* towards what a GPU does: comparisons are int1, maxima let poison through, masked lanes
-without `other` hold poison instead of 0, float16 sums round at every step. *Speed*: the language is patched once per
-process and not per call, dots use float32 BLAS; see speed.py for the rest.
+without `other` hold poison instead of 0, float16 sums round at every step, float32 dots read tf32 by default.
+*Speed*: the language is patched once per process and not per call, dots use float32 BLAS; see speed.py for the rest.
 """
 
 import inspect
@@ -22,6 +22,9 @@ from kernel_search.judge.candidate import CandidateFault
 from kernel_search.judge.shadow import Memory, Traffic
 
 POISON_INT = 1 << 20
+FIRST_FROM, LAST_FROM = 4, 8  # samples of so many programs have the first, and the last, of the grid in them
+HALF_STEP = 16  # products that a matrix instruction adds up before a half-precision accumulator rounds
+TF32_HIDDEN = np.uint32(0x1FFF)  # bits of a float32 that a matrix instruction does not look at
 
 
 class ProgramStopped(BaseException):
@@ -40,11 +43,9 @@ class Execution:
     order_seed: int = 0
     sampled: int | None = None
     operation_limit: int | None = None
-    lock_kernels: frozenset[str] = frozenset()
     described: list[dict[str, Any]] = field(default_factory=list)
     tensors: list[list[torch.Tensor]] = field(default_factory=list)
     traffic: list[list[Traffic]] = field(default_factory=list)
-    stopped_programs: int = 0
     now: Traffic = field(default_factory=Traffic)
 
 
@@ -68,7 +69,7 @@ def launch(kernel: Any, args: tuple[Any, ...], grid: Any, kwargs: dict[str, Any]
     execution.described.append(described)
     tensors = [(execution.roles.of(value), value) for value in bound.values() if isinstance(value, torch.Tensor)]
     execution.tensors.append([tensor for _, tensor in tensors])
-    execution.memory.begin_launch(tensors, uses_locks=kernel.fn.__name__ in execution.lock_kernels)
+    execution.memory.begin_launch(tensors)
     converted = {name: v if name in constexprs else stock._implicit_cvt(v) for name, v in bound.items()}
     function = kernel.rewrite()
     stock.interpreter_builder.set_grid_dim(*sizes)
@@ -83,13 +84,17 @@ def launch(kernel: Any, args: tuple[Any, ...], grid: Any, kwargs: dict[str, Any]
             try:
                 function(**converted)
             except ProgramStopped:
-                execution.stopped_programs += 1
+                execution.memory.touched[-1].stopped += 1
             execution.now.finish()
             per_program.append(execution.now)
 
 
 def _programs(sizes: tuple[int, int, int], execution: Execution, salt: int) -> Iterator[int]:
-    """Numbers of the programs to run: all, in natural or shuffled order, or a sample in pairs half a grid apart."""
+    """Numbers of the programs to run: all of them, in natural or shuffled order, or a sample.
+
+    A sample has neighbours and programs half a grid apart, so that work done twice shows. Where work does not divide
+    evenly the first program has the most of it and the last one the least; they are in samples large enough.
+    """
     total = sizes[0] * sizes[1] * sizes[2]
     if execution.sampled is None or total <= execution.sampled:
         order = list(range(total))
@@ -98,12 +103,14 @@ def _programs(sizes: tuple[int, int, int], execution: Execution, salt: int) -> I
         yield from order
         return
     rng = random.Random(f"{execution.order_seed}/{salt}/sample")
-    chosen: dict[int, None] = {}
+    chosen: dict[int, None] = {0: None} if execution.sampled >= FIRST_FROM else {}
+    if execution.sampled >= LAST_FROM:
+        chosen[total - 1] = None
     while len(chosen) < execution.sampled:
         first = rng.randrange(total)
-        chosen[first] = None
-        if len(chosen) < execution.sampled:
-            chosen[(first + total // 2) % total] = None
+        for partner in (first, first + total // 2, first ^ 1, (first ^ 1) + total // 2):
+            if len(chosen) < execution.sampled:
+                chosen[partner % total] = None
     yield from chosen
 
 
@@ -163,7 +170,7 @@ def _watch_memory(builder: Any) -> None:
         _count_operation(execution)
         active, _ = _flat_active(pointers, mask)
         if active.size:
-            execution.memory.atomic(active, _element_size(pointers), str(operation))
+            execution.memory.atomic(active, _element_size(pointers), operation.name.lower())
             execution.now.atomics += active.size
         return stock_rmw(self, operation, pointers, value, mask, *rest, **named)
 
@@ -203,14 +210,25 @@ def _correct_arithmetic(builder: Any) -> None:
         execution = _execution()
         execution.now.flops += 2 * rows * inner * b.data.shape[-1] * int(np.prod(a.data.shape[:-2]))
         half = np.dtype(np.float16)
+        if a.data.dtype == np.float32 and b.data.dtype == np.float32 and getattr(precision, "name", "") == "TF32":
+            a, b = _as_tf32(a), _as_tf32(b)
         if a.data.dtype != half or b.data.dtype != half or accumulator.data.dtype not in (half, np.float32):
             return stock_dot(self, a, b, accumulator, precision, *rest, **named)
-        product = np.matmul(a.data.astype(np.float32), b.data.astype(np.float32))
-        if accumulator.data.dtype == half:
-            product = product.astype(np.float16)  # a half-precision accumulator rounds at least once per block
-        return stock.TensorHandle(product + accumulator.data, accumulator.dtype.scalar)
+        left, right, total = a.data.astype(np.float32), b.data.astype(np.float32), accumulator.data
+        if total.dtype == np.float32:
+            return stock.TensorHandle(np.matmul(left, right) + total, accumulator.dtype.scalar)
+        for start in range(0, inner, HALF_STEP):
+            part = slice(start, start + HALF_STEP)
+            total = (np.matmul(left[..., part], right[..., part, :]) + total).astype(np.float16)
+        return stock.TensorHandle(total, accumulator.dtype.scalar)
 
     builder.binary_op, builder.create_dot = binary_op, dot
+
+
+def _as_tf32(operand: Any) -> Any:
+    """A float32 operand as the target's matrix unit reads it unless the kernel asks for IEEE precision."""
+    bits = np.ascontiguousarray(operand.data).view(np.uint32) & ~TF32_HIDDEN
+    return stock.TensorHandle(bits.view(np.float32), operand.dtype)
 
 
 def _correct_reductions() -> None:

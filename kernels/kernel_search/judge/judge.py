@@ -130,7 +130,7 @@ class Judge:
             The verdict; a failure of the judge itself is outcome `unknown` with reward None, never an exception.
         """
         self.start()
-        key = (sha256_text(source), task.task_id, seed)
+        key = (source, task.task_id, seed)
         with self._memory_lock:
             known = self._memory.get(key)
             if known is None:

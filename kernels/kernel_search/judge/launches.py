@@ -1,6 +1,7 @@
 """Describes kernel launches in one form for both sides, so that recording and interpreting can be compared."""
 
 import inspect
+import math
 from typing import Any
 
 import torch
@@ -43,6 +44,8 @@ def split_options(kwargs: dict[str, Any], parameters: list[str]) -> tuple[dict[s
     for name, value in options.items():
         if type(value) is not int and not (name == "maxnreg" and value is None):
             raise CandidateFault("options", f"launch option {name} is a {type(value).__name__}, not an int")
+        if value is not None and not 0 < value < 2**31:
+            raise CandidateFault("options", f"launch option {name} is no positive int of 32 bits")
     return options, arguments
 
 
@@ -88,7 +91,7 @@ def constant(value: Any) -> Any:
     if isinstance(value, tl.constexpr):
         value = value.value
     if value is None or isinstance(value, bool | int | float | str):
-        return value
+        return number(value)
     if isinstance(value, tl.dtype):
         return {"dtype": value.name}
     if isinstance(value, tuple):
@@ -96,6 +99,19 @@ def constant(value: Any) -> Any:
     if hasattr(value, "fn") and hasattr(value, "arg_names"):
         return {"kernel": value.__name__}
     raise CandidateFault("language", f"a constexpr argument is a {type(value).__name__}")
+
+
+def number(value: Any) -> Any:
+    """A scalar as JSON can carry it and equality can compare it.
+
+    Raises:
+        CandidateFault: An int that no kernel can be given.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise CandidateFault("language", "an int argument has more than 64 bits")
+    return value
 
 
 def describe(function: Any, constexprs: set[str], bound: dict[str, Any], grid: tuple[int, int, int],
@@ -113,7 +129,7 @@ def describe(function: Any, constexprs: set[str], bound: dict[str, Any], grid: t
             ]
             arguments[name] = ["tensor", str(value.dtype).removeprefix("torch."), *layout, roles.of(value)]
         elif isinstance(value, bool | int | float):
-            arguments[name] = [type(value).__name__, value]
+            arguments[name] = [type(value).__name__, number(value)]
         else:
             raise CandidateFault("language", f"argument {name} of {function.__name__} is a {type(value).__name__}")
     return {"kernel": function.__name__, "grid": list(grid), "arguments": arguments, "options": options}

@@ -49,9 +49,10 @@ class Pipeline:
         measured = [self._compile(screened, launch) for launch in recorded]
         checks.append(Check("compile", True, self.settings.target))
         checks.append(Check("resources", True))
-        body = plan.interpret_body(source, screened, task, own_seed, self.settings)
+        body = plan.interpret_body(source, task, own_seed, self.settings)
         report = self._interpret(body)
         scored = self._check_report(task, own_seed, body, report, recorded, checks)
+        findings.check_compiled(measured, scored)
         self._estimate(task, scored, measured, checks, metrics)
 
     def ask(self, server: Server, operation: str, body: dict[str, Any]) -> Reply:

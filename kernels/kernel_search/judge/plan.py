@@ -4,7 +4,6 @@ import hashlib
 from typing import Any
 
 from kernel_search.judge import compare, inputs, paths
-from kernel_search.judge.screen import Screened
 from kernel_search.judge.settings import JudgeSettings
 from kernel_search.tasks import Case, KernelTask
 
@@ -46,9 +45,7 @@ def scored_case(task: KernelTask, seed: int, settings: JudgeSettings, *, sampled
     }
 
 
-def interpret_body(
-    source: str, screened: Screened, task: KernelTask, seed: int, settings: JudgeSettings
-) -> dict[str, Any]:
+def interpret_body(source: str, task: KernelTask, seed: int, settings: JudgeSettings) -> dict[str, Any]:
     """The request that runs a candidate in the interpreter."""
     sampled = settings.sampled_programs if task.flops is None else max(2, settings.sampled_programs // 2)
     return {
@@ -56,7 +53,6 @@ def interpret_body(
         "target": settings.target,
         "dtype": task.dtype,
         "seed": seed,
-        "lock_kernels": list(screened.lock_kernels),
         "cases": small_cases(task, seed),
         "scored": scored_case(task, seed, settings, sampled=sampled),
         "reduced": reduced_case(task, seed),

@@ -36,7 +36,6 @@ class Screened:
 
     kernels: tuple[str, ...]
     kernel_source: str
-    lock_kernels: tuple[str, ...]
     names: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -46,6 +45,13 @@ def screen(source: str) -> Screened:
     Raises:
         Refused: It does not parse, or uses something that is not allowed.
     """
+    try:
+        return _screen(source)
+    except RecursionError:
+        raise Refused("syntax", "nested too deeply") from None
+
+
+def _screen(source: str) -> Screened:
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise Refused("screen", f"{len(source)} characters; {MAX_SOURCE_CHARACTERS} are possible")
     try:
@@ -70,19 +76,12 @@ def screen(source: str) -> Screened:
         raise Refused("contract", "no function run")
     if not kernels:
         raise Refused("no_launch", "no @triton.jit kernel")
-    locks = [kernel.name for kernel in kernels if _uses_locks(kernel)]
     kernel_tree = ast.Module([node for node in tree.body if node not in hosts], [])
-    return Screened(tuple(k.name for k in kernels), ast.unparse(kernel_tree), tuple(locks), frozenset(module_names))
+    return Screened(tuple(k.name for k in kernels), ast.unparse(kernel_tree), frozenset(module_names))
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
     return any(dotted(d.func if isinstance(d, ast.Call) else d) == "triton.jit" for d in node.decorator_list)
-
-
-def _uses_locks(kernel: ast.FunctionDef) -> bool:
-    return any(
-        isinstance(node, ast.Attribute) and node.attr in ("atomic_cas", "atomic_xchg") for node in ast.walk(kernel)
-    )
 
 
 def _module_names(tree: ast.Module) -> set[str]:

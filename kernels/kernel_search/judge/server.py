@@ -139,10 +139,19 @@ class ForkServer:
                 drop_user=request["drop_user"],
             )
             layers = sandbox.enter(limits, scratch, self.readable)
-            reply = self.operations[request["operation"]](request["body"] | {"scratch": str(scratch)})
-            data = wire.encode({"layers": layers} | reply)
+            try:
+                reply = self.operations[request["operation"]](request["body"] | {"scratch": str(scratch)})
+                data = wire.encode({"layers": layers} | reply)
+            except OSError:
+                raise
+            except Exception as error:
+                # Operations report a candidate's faults themselves. What it could still bring about is its own fault
+                # until shown otherwise: nothing may be gained by making the judge stumble.
+                traceback.print_exc()
+                fault = ["crash", f"the judge stumbled over it: {type(error).__name__}: {error}"[:300]]
+                data = wire.encode({"layers": layers, "fault": fault, "stage": "load", "cases": []})
         except BaseException as error:
-            # Operations report a candidate's faults themselves; what arrives here is the harness's own.
+            # The sandbox, the disk or an interruption: the harness's own.
             traceback.print_exc()
             data = wire.encode({"harness_error": f"{type(error).__name__}: {error}"[:300]})
         try:

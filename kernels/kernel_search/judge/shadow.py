@@ -14,6 +14,7 @@ from kernel_search.judge.candidate import CandidateFault
 
 SECTOR_BITS = 5  # memory moves in sectors of 32 bytes
 SECTOR_SAMPLES = 24  # accesses per program whose sectors are counted exactly; the rest is scaled by bytes
+LOCKING = frozenset({"xchg", "cas"})
 
 
 @dataclass
@@ -82,6 +83,16 @@ class Traffic:
                 setattr(self, f"{kind}_sectors", sectors * total / bytes_counted)
 
 
+@dataclass
+class Touched:
+    """Roles of the memory that one launch loaded, stored and updated by atomics, and how many programs were stopped."""
+
+    loads: set[str] = field(default_factory=set)
+    stores: set[str] = field(default_factory=set)
+    updates: set[str] = field(default_factory=set)
+    stopped: int = 0
+
+
 class Memory:
     """The shadow of one call of `run`.
 
@@ -94,15 +105,17 @@ class Memory:
         self.regions: dict[int, Region] = {}
         self.extents: list[tuple[int, int, Region]] = []
         self.program = 0
-        self.uses_locks = False
         self.uses_atomics = False
-        self.program_stores: list[tuple[int, Region, np.ndarray]] = []
+        self.program_stores: list[tuple[int, int, Region, np.ndarray]] = []
+        self.touched: list[Touched] = []
+        self._locks_of: dict[int, set[int]] = {}
         self._inputs = {tensor.untyped_storage().data_ptr() for tensor in inputs}
 
-    def begin_launch(self, tensors: list[tuple[str, torch.Tensor]], *, uses_locks: bool) -> None:
+    def begin_launch(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
         """Admit the tensors of this launch, and forget who touched what in the one before: a launch waits for it."""
         self.extents = []
-        self.uses_locks = uses_locks
+        self.touched.append(Touched())
+        self._locks_of = {}
         for role, tensor in tensors:
             storage = tensor.untyped_storage()
             low = storage.data_ptr()
@@ -151,15 +164,18 @@ class Memory:
         return cells if wide <= 1 else (cells[:, None] + np.arange(wide)).ravel()
 
     def _race(self, region: Region, others: np.ndarray, what: str) -> None:
-        if not self.uses_locks:
-            raise CandidateFault(
-                "race",
-                f"program {self.program} {what} elements of {region.role} that program {int(others[0])} touches too",
-            )
+        """Two programs meet: a race, unless this one has taken a lock that the other took as well."""
+        mine = self._locks_of.get(self.program, set())
+        for other in np.unique(others).tolist():
+            if not mine & self._locks_of.get(other, set()):
+                raise CandidateFault(
+                    "race", f"program {self.program} {what} elements of {region.role} that program {other} touches too"
+                )
 
     def load(self, addresses: np.ndarray, size: int) -> None:
         """Check a load of active lanes."""
         for region, part in self._split(addresses, size, "load"):
+            self.touched[-1].loads.add(region.role)
             if region.writer is None or region.reader is None:
                 continue
             cells = self._cells(region, part, size)
@@ -175,26 +191,33 @@ class Memory:
             self._check_doubles(addresses, values)
         for region, part in self._split(addresses, size, "store"):
             self._refuse_input(region)
+            self.touched[-1].stores.add(region.role)
             if region.writer is None or region.reader is None or region.stored is None or region.atomic is None:
-                self.program_stores.append((self.program, region, part))
+                self.program_stores.append((len(self.touched) - 1, self.program, region, part))
                 continue
             cells = self._cells(region, part, size)
             for owners in (region.writer[cells], region.reader[cells]):
                 foreign = (owners != -1) & (owners != self.program)
                 if foreign.any():
                     self._race(region, owners[foreign], "stores")
-            if region.atomic[cells].any():
-                self._race(region, region.writer[cells], "stores")
+            updated = region.atomic[cells]
+            if updated.any() and not self._locks_of.get(self.program, set()).issuperset(part[updated].tolist()):
+                raise CandidateFault(
+                    "race", f"program {self.program} stores elements of {region.role} that are updated by atomics too"
+                )  # the store that gives back a lock is none
             region.writer[cells] = self.program
             region.stored[cells] = True
 
     def atomic(self, addresses: np.ndarray, size: int, operation: str) -> None:
         """Check an atomic: allowed against other atomics, a race against plain accesses of other programs."""
         self.uses_atomics = True
+        if operation in LOCKING:
+            self._locks_of.setdefault(self.program, set()).update(addresses.tolist())
         for region, part in self._split(addresses, size, "atomic update"):
             self._refuse_input(region)
+            self.touched[-1].updates.add(region.role)
             if region.writer is None or region.stored is None or region.atomic is None:
-                self.program_stores.append((self.program, region, part))
+                self.program_stores.append((len(self.touched) - 1, self.program, region, part))
                 continue
             cells = self._cells(region, part, size)
             writers = region.writer[cells]

@@ -53,7 +53,7 @@ def interpret_setup(settings: JudgeSettings) -> dict[str, Any]:
     """Warm-up of the interpret server: one small case of every starting kernel, and the patterns of scored inputs."""
     jobs = []
     for task in TASKS.values():
-        body = plan.interpret_body(task.seed_source, screen(task.seed_source), task, 1, settings)
+        body = plan.interpret_body(task.seed_source, task, 1, settings)
         body["scored"]["sampled"] = 1
         jobs.append(body | {"cases": body["cases"][:1], "scored": body["scored"] if task is VECTOR_ADD else None})
     return {"warm": jobs, "patterns": plan.patterns(list(TASKS.values()))}
@@ -126,7 +126,6 @@ def _planted(name: str, settings: JudgeSettings) -> dict[str, Any]:
         "target": settings.target,
         "dtype": "float32",
         "seed": 1,
-        "lock_kernels": [],
         "cases": [{"inputs": [spec], "output_shape": [64]}],
         "scored": None,
         "input_shapes": [[64]],
