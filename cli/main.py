@@ -1,5 +1,6 @@
 """The program `espalier`: assembles the commands, and leaves with an exit code that holds."""
 
+import io
 import logging
 import os
 import sys
@@ -46,6 +47,8 @@ def main() -> None:
     It flushes and leaves by `os._exit`: a process that read tables with deltalake and pyarrow sometimes aborts
     while the interpreter shuts down, and the exit code must say what the command found.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     try:
         code = run(sys.argv[1:])
     except SystemExit as leaving:

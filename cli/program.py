@@ -82,7 +82,7 @@ class Call:
             HomeNotUsable: There is none, or it cannot be written.
         """
         path = (self.home_path or default_home()).expanduser().absolute()
-        if not path.is_dir():
+        if not Home(path).tables.is_dir():  # any other folder called data must not become one
             raise HomeNotUsable(
                 f"no home folder at {path}; `espalier ingest PATH` or `make run` makes one, --home DIR names another."
             )
@@ -173,6 +173,9 @@ def shared_options(
     """Keep the options that were typed before a command's or a group's name; without a command, show the help."""
     outer = context.obj if isinstance(context.obj, Call) else Call(None, False, False, datetime.now(UTC))
     context.obj = outer.with_options(home, as_json, debug)
+    if context.invoked_subcommand is None and context.obj.as_json:
+        message = f"no command was named; `{context.command_path} --help` lists them."
+        raise typer.Exit(report_error("WrongUse", message, as_json=True))
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -248,7 +251,7 @@ def _stdout_for_the_answer(keep_clean: bool) -> Iterator[TextIO]:
             yield stdout
             return
         stdout.flush()
-        answer_stream = os.fdopen(os.dup(real), "w", encoding="utf-8")
+        answer_stream = os.fdopen(os.dup(real), "w", encoding="utf-8", errors="backslashreplace")
         kept = os.dup(real)
         os.dup2(error_stream, real)
         undo.callback(os.close, kept)

@@ -1,10 +1,14 @@
 """Where everything of one installation lies: one folder, `--home` or ESPALIER_HOME, default ./data."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from store.errors import HomeNotUsable
+
+# delta-rs reads these as something else, and would write beside the folder or not at all.
+NOT_IN_A_PATH = re.compile(r"[\[\]\\^|\x00-\x1f\x7f\ud800-\udfff]|%[0-9A-Fa-f]{2}")
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,14 @@ def open_home(path: Path | str | None = None) -> Home:
     """Open a home folder and create what is missing in it.
 
     Raises:
-        HomeNotUsable: The folder cannot be created or written.
+        HomeNotUsable: The folder cannot be created or written, or its path cannot hold tables.
     """
     root = Path(path if path is not None else default_home()).expanduser().absolute()
+    if found := NOT_IN_A_PATH.search(str(root)):
+        raise HomeNotUsable(
+            f"home {str(root)!r} has {found.group()!r} in its path, which Delta tables cannot lie under; name another "
+            "with --home DIR or ESPALIER_HOME."
+        )
     home = Home(root)
     try:
         for folder in (home.tables, home.artifacts, home.datasets, home.models, home.runs, home.inbox, home.dagster):

@@ -39,7 +39,7 @@ def read_settings(model: type[SettingsType], file: str) -> SettingsType:
         raise BadSetting(
             f"settings file {path} cannot be read ({error.strerror}); set ESPALIER_CONF to its folder."
         ) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadSetting(f"settings file {path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise BadSetting(f"settings file {path} holds a {type(content).__name__}, not a mapping of keys.")

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from store.delta import Tables
-from store.home import Home
+from store.errors import HomeNotUsable
+from store.home import Home, open_home
 
 Espalier = Callable[..., Any]
 LOG = """\
@@ -199,3 +200,29 @@ def test_a_version_whose_files_were_removed_is_named_with_those_that_can_be_read
     answer = espalier("query", "select * from nodes", "--as-of-version", f"nodes={first}")
     assert answer.code == 2
     assert answer.error_line.startswith(f"VersionGone: nodes@{first} lost 1 of its 1 files; ")
+
+
+@pytest.mark.parametrize("name", ["50%20off", "a[1]", "back\\slash", "two\nlines"])
+def test_a_home_under_a_path_that_cannot_hold_tables_is_refused_before_it_is_made(tmp_path: Path, name: str) -> None:
+    with pytest.raises(HomeNotUsable, match="which Delta tables cannot lie under"):
+        open_home(tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_folder_called_data_that_is_no_home_stays_as_it_is(espalier_process: Espalier, tmp_path: Path) -> None:
+    data = tmp_path / "elsewhere" / "data"
+    data.mkdir()
+    (data / "train.parquet").touch()
+    answer = espalier_process("tables", "--json", ESPALIER_HOME="")
+    assert (answer.code, answer.json["error"]) == (2, "HomeNotUsable")
+    assert [file.name for file in data.iterdir()] == ["train.parquet"]
+
+
+def test_json_without_a_command_is_an_error_in_json(espalier_process: Espalier) -> None:
+    answer = espalier_process("--json")
+    assert (answer.code, answer.json["error"]) == (2, "WrongUse")
+
+
+def test_a_terminal_that_lacks_a_character_shows_another(home: Home, espalier_process: Espalier) -> None:
+    answer = espalier_process("query", "select '\u65e5' as day", "--home", home.path, PYTHONIOENCODING="latin-1")
+    assert (answer.code, answer.err) == (0, "") and "?" in answer.out

@@ -21,11 +21,12 @@ class Wall(Settings):
         ("{}", "height_cm: Field required"),
         ("- 1\n", "holds a list, not a mapping"),
         ("a: [", "is no YAML"),
+        (b"\xff\xfe", "is no YAML"),
     ],
 )
 def test_a_wrong_settings_file_is_one_line_that_names_the_file(tmp_path: Path, monkeypatch, text, message):
     monkeypatch.setenv("ESPALIER_CONF", str(tmp_path))
-    (tmp_path / "wall.yaml").write_text(text)
+    (tmp_path / "wall.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(BadSetting) as raised:
         read_settings(Wall, "wall.yaml")
     assert message in str(raised.value)

@@ -1,6 +1,7 @@
 """Files that are JSON and yet no log that anybody meant to write: each is kept or read, and stops nothing beside it."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from small_logs import (
     rows,
     start_of_run,
     uuid_of,
+    versions,
     write_checkpoint,
     write_journal,
     write_lines,
@@ -110,3 +112,15 @@ def test_a_total_that_no_float_holds_is_unknown(ingest, home, tmp_path):
     read(ingest, tmp_path, node("b", parent="a", reward=1e308), node("c", parent="b", reward=1e308))
     totals = {row["artifact"][-1]: row["total_reward"] for row in rows(home, "nodes")}
     assert totals == {"a": None, "b": None, "c": 1e308}
+
+
+def test_a_file_name_that_is_no_text_is_kept_as_its_escapes(ingest, home, tmp_path):
+    odd = tmp_path / "logs" / os.fsdecode(b"d\xff")
+    write_lines(odd / os.fsdecode(b"good \xe9.jsonl"), *start_of_run(), node("a"))
+    write_lines(odd / os.fsdecode(b"bad\n\xe9.jsonl"), "broken\n")
+    report = ingest(tmp_path / "logs")
+    assert (report.nodes, report.quarantined) == (1, 1)
+    assert [row["path"] for row in rows(home, "quarantine")] == ["d\\udcff/bad\n\\udce9.jsonl"]
+    before = versions(home)
+    ingest(odd)
+    assert versions(home) == before

@@ -13,6 +13,7 @@ from pathlib import Path
 from store.errors import BadInput, UnknownName
 from transforms.logs import aide, native, openevolve
 from transforms.records import LogFile
+from transforms.scoring import plain_text
 
 FORMATS = (native.FORMAT, openevolve.FORMAT, aide.FORMAT)
 UNKNOWN = "unknown"  # the format of a named file that no reader takes
@@ -119,7 +120,7 @@ def _files_under(path: Path, leave_out: Path | None) -> Iterator[FoundFile]:
     if not path.is_dir():
         if not path.is_file():
             raise BadInput(f"path {path} is neither a file nor a folder; name a log file or a folder of logs.")
-        yield FoundFile(path, path.name, is_named=True)
+        yield FoundFile(path, plain_text(path.name), is_named=True)
         return
     if not os.access(path, os.R_OK | os.X_OK):
         raise BadInput(f"folder {path} cannot be opened (permission denied); name one that can.")
@@ -129,7 +130,7 @@ def _files_under(path: Path, leave_out: Path | None) -> Iterator[FoundFile]:
         for name in sorted(names):
             file = Path(folder) / name
             if file.is_file():
-                yield FoundFile(file, file.relative_to(path).as_posix(), is_named=False)
+                yield FoundFile(file, plain_text(file.relative_to(path).as_posix()), is_named=False)
 
 
 def _holds_known(path: Path, logs: dict[tuple[str, str], list[FoundFile]]) -> bool:
