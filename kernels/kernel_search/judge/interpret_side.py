@@ -15,7 +15,7 @@ from kernel_search.judge import candidate, inputs, interpreter, launches, target
 from kernel_search.judge.candidate import CandidateFault, OperationGuard
 from kernel_search.judge.interpreter import CURRENT, Execution
 from kernel_search.judge.paths import readable_paths
-from kernel_search.judge.shadow import Memory, Touched
+from kernel_search.judge.shadow import Memory, Touched, distinct
 
 GUARD_ELEMENTS = 64  # NaN around every small input, a second layer under the bounds check
 POISON_BELOW = 1 << 20
@@ -134,9 +134,8 @@ def _stores_by_program(
     found: list[dict[str, Any]] = []
     all_positions: list[list[np.ndarray]] = [[] for _ in execution.memory.touched]
     for (launch, program), parts in by_program.items():
-        positions = np.unique((np.concatenate(parts) - np.uint64(low)) // np.uint64(output.element_size())).astype(
-            np.int64
-        )
+        offsets = distinct(np.concatenate(parts)) - np.uint64(low)
+        positions = distinct(offsets // np.uint64(output.element_size())).astype(np.int64)
         all_positions[launch].append(positions)
         kept = positions
         if positions.size > VALUES_PER_PROGRAM:
@@ -150,7 +149,7 @@ def _stores_by_program(
 
 
 def _repeated(positions: np.ndarray) -> int:
-    return int(positions.size - np.unique(positions).size)
+    return int(positions.size - distinct(positions).size)
 
 
 def _window(scored: dict[str, Any], shape: list[int], offset: int) -> torch.Tensor:

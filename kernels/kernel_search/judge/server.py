@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernel_search.judge import sandbox, wire
+from kernel_search.judge import huge_pages, sandbox, wire
 
 OUTPUT_CAP = 16 * 1024
 KINDS = {"compile": "kernel_search.judge.compile_side", "interpret": "kernel_search.judge.interpret_side"}
@@ -248,6 +248,7 @@ def main() -> None:
     gc.freeze()
     ready = wire.encode({"id": 0, "ready": True, "started_seconds": time.process_time()})
     control.sendall(wire.LENGTH.pack(len(ready)) + ready + wire.LENGTH.pack(0))
+    huge_pages.collapse()  # while the judge waits for the other server
     ForkServer(control, operations, readable).serve()
 
 

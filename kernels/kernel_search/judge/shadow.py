@@ -42,11 +42,11 @@ class Region:
         self.atomic = np.zeros(cells, bool)
 
 
-def _distinct(values: np.ndarray) -> int:
-    """Number of distinct values; most accesses are in order already, and np.unique would hash them all."""
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The distinct values in order; most accesses are in order already, and np.unique would hash them all."""
     if (values[1:] < values[:-1]).any():
         values = np.sort(values)
-    return int(np.count_nonzero(values[1:] != values[:-1])) + 1
+    return values[np.concatenate([np.ones(min(values.size, 1), bool), values[1:] != values[:-1]])]
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Traffic:
         exact = self.counted[kind]
         if exact[0] < SECTOR_SAMPLES:
             exact[0] += 1
-            exact[1] += _distinct(addresses >> np.uint64(SECTOR_BITS))
+            exact[1] += distinct(addresses >> np.uint64(SECTOR_BITS)).size
             exact[2] += addresses.size * size
         if kind == "load":
             self.load_bytes += addresses.size * size
