@@ -46,7 +46,7 @@ $(STAMP): requirements.txt pyproject.toml
 	if [ ! -x $(PYTHON) ]; then echo "setup: creating $(VENV) with $$($$python --version)"; $$python -m venv $(VENV); fi
 	@if [ ! -x $(VENV)/bin/uv ]; then $(PYTHON) -m pip install --quiet uv; fi
 	@echo "setup: installing the pinned versions (about a minute the first time)"
-	@$(VENV)/bin/uv pip install --quiet --python $(PYTHON) -r requirements.txt
+	@quiet=--quiet; if [ -t 2 ]; then quiet=; fi; $(VENV)/bin/uv pip install $$quiet --python $(PYTHON) -r requirements.txt
 	@$(VENV)/bin/uv pip install --quiet --python $(PYTHON) --no-deps -e .
 	@touch $(STAMP)
 

@@ -89,9 +89,10 @@ class Tables:
         try:
             return DeltaTable(self.path(name), version=version)
         except TableNotFoundError as error:
-            raise UnknownName(
-                f"table {name} is empty so far; `espalier ingest` or `espalier refresh` creates it."
-            ) from error
+            missing = f"table {name} is empty so far; `espalier ingest` fills it."
+            if name not in TABLES:
+                missing = f"view {name} is not built yet; `espalier refresh` builds it."
+            raise UnknownName(missing) from error
         except (DeltaError, OverflowError) as error:
             if version is None:
                 raise TableDamaged(

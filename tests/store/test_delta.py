@@ -1,6 +1,7 @@
 """The Delta verbs: nothing lost, nothing doubled, nothing rewritten that did not change."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -187,3 +188,11 @@ def test_a_version_that_never_was_lists_those_that_can_be_read(tables, version):
     tables.upsert("change_log", log_rows(1))
     with pytest.raises(VersionGone, match=rf"change_log@{version} cannot be read; versions that can be read: 0 to 1"):
         tables.read("change_log", version=version)
+
+
+def test_what_was_never_made_is_answered_with_what_makes_it(tables):
+    tables.declare(replace(CHANGE_LOG, name="best_nodes"))
+    with pytest.raises(UnknownName, match="table nodes is empty so far; `espalier ingest` fills it"):
+        tables.open("nodes")
+    with pytest.raises(UnknownName, match="view best_nodes is not built yet; `espalier refresh` builds it"):
+        tables.open("best_nodes")

@@ -22,7 +22,7 @@ def test_the_writer_pasted_from_the_docs_makes_a_log_that_is_read_whole(ingest, 
 
     report = ingest(tmp_path / "search.jsonl")
 
-    assert (report.sessions, report.nodes, report.messages, report.quarantined) == (1, 3, 4, 0)
+    assert (report.sessions, report.nodes, report.messages, report.quarantined) == (1, 4, 6, 0)
     nodes = {row["artifact"]: row for row in rows(home, "nodes")}
     seed, better, broken = nodes["sum(x * x for x in xs)"], nodes["float(xs @ xs)"], nodes["xs @"]
     assert (seed["fitness"], better["fitness"], broken["fitness"]) == (-2.5, -0.5, None)
@@ -30,7 +30,7 @@ def test_the_writer_pasted_from_the_docs_makes_a_log_that_is_read_whole(ingest, 
     assert broken["is_buggy"] and broken["failure_class"] == "syntax" and broken["reward"] is None
     assert better["parent_id"] == broken["parent_id"] == seed["node_id"]
     assert better["prompt_digest"] == broken["prompt_digest"] is not None and seed["prompt_digest"] is None
-    assert (seed["visits"], seed["total_reward"]) == (2, -3.0)
+    assert (seed["visits"], seed["total_reward"]) == (3, -3.9)
 
 
 def test_a_line_that_cannot_be_taken_is_kept_with_place_and_reason_and_the_rest_is_stored(ingest, home, tmp_path):
