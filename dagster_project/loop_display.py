@@ -6,8 +6,13 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 LINE_EVERY_SECONDS = 10.0
+NARROWEST_BAR = 6
+WIDEST_BAR = 24
+COUNT_WIDTH = len("1000 of 1000")
+COLUMNS_BESIDE_THE_BAR = 72  # the longest stage, the counts, the clock, the gaps, and some of what is at work
 
 
 class LoopDisplay:
@@ -71,12 +76,19 @@ def _count(done: int, total: int | None) -> str:
 
 
 def _bars(console: Console) -> Progress:
+    """Stage, bar, counts and clock always whole; what is at work takes the room that is left and is cut first."""
     return Progress(
         SpinnerColumn(finished_text="✓"),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[count]}"),
-        TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[detail]}"),
+        TextColumn("{task.description}", markup=False, table_column=Column()),
+        BarColumn(bar_width=min(WIDEST_BAR, max(NARROWEST_BAR, console.width - COLUMNS_BESIDE_THE_BAR))),
+        TextColumn("{task.fields[count]}", markup=False, table_column=Column(min_width=COUNT_WIDTH, no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(min_width=len("0:00:00"), no_wrap=True)),
+        TextColumn(
+            "{task.fields[detail]}",
+            style="dim",
+            markup=False,
+            table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+        ),
         console=console,
+        expand=True,
     )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -136,7 +137,8 @@ def lines(report: Report) -> list[str]:
     checks, again = report["checks"], report["checks_again"]
     home = Path(report["places"]["tables"]).parent
     is_default = home == Path("data").absolute()
-    option, variable = ("", "") if is_default else (f" --home {home}", f" ESPALIER_HOME={home}")
+    folder = shlex.quote(str(home))
+    option, variable = ("", "") if is_default else (f" --home {folder}", f" ESPALIER_HOME={folder}")
     return [
         f"checks passed: {checks['passed']} of {checks['of']}, then {again['passed']} of {again['of']}",
         *(
@@ -148,10 +150,10 @@ def lines(report: Report) -> list[str]:
         f"database of the searches: {report['places']['ledger']}",
         "",
         "Open next:",
-        f"  make ui{variable}    the asset graph, with this run in its history",
-        *([f"  {_program()} show {best}{option}    the best attempt: diff, verdict, prompt"] if best else []),
-        f"  {_program()} tables{option}    what there is",
-        f"  {home / 'report.md'}    this page",
+        f"  make ui{variable}    # the asset graph, with this run in its history",
+        *([f"  {_program()} show {best}{option}    # the best attempt: diff, verdict, prompt"] if best else []),
+        f"  {_program()} tables{option}    # what there is",
+        f"  cat {shlex.quote(str(home / 'report.md'))}    # this page",
     ]
 
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 STAGES = (
     "search with the rules",
-    "ledger → tables → views → checks → snapshots",
+    "tables, views, checks, snapshots",
     "train on the snapshot",
-    "search again, the model against its controls",
-    "new attempts → tables → views, incrementally",
+    "search again with the model",
+    "new attempts into the views",
 )
 VIEW_FACTS = ("dagster/row_count", "mode", "reason", "inserted", "updated", "deleted", "seconds")
 

@@ -4,6 +4,7 @@ Started as `python -m dagster_project.ui [--home DIR] [--port N]`.
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import socket
@@ -24,6 +25,7 @@ FIRST_PORT = 3000
 PORTS_TRIED = 50
 START_SECONDS = 120.0
 END_SECONDS = 15.0
+LINE_EVERY_SECONDS = 5.0
 
 
 class _Ended(Exception):
@@ -68,13 +70,16 @@ def start(home: Home, port: int) -> list[subprocess.Popen[bytes]]:
 
 
 def wait_until_up(port: int, children: list[subprocess.Popen[bytes]], home: Home) -> None:
-    """Return when the page answers.
+    """Return when the page answers; until then, say every few seconds how long it has taken.
 
     Raises:
         PipelineError: A child ended, or nothing answered in time.
     """
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
+    started = told_at = time.monotonic()
+    while (now := time.monotonic()) < started + START_SECONDS:
+        if now - told_at >= LINE_EVERY_SECONDS:
+            told_at = now
+            print(f"  still starting, {now - started:.0f} s", flush=True)
         if any(child.poll() is not None for child in children):
             raise PipelineError(f"Dagster ended while it started; its output is in {home.dagster}/*.log.")
         try:
@@ -112,14 +117,25 @@ def serve(home: Home, port: int) -> int:
             time.sleep(0.5)
         raise PipelineError(f"a Dagster process ended by itself; its output is in {home.dagster}/*.log.")
     except _Ended:
+        _say_stopping()
         return 0
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        _ignore_signals()
         end(children)
 
 
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _say_stopping() -> None:
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        print("stopping …", flush=True)
+
+
 def _raise_ended(number: int, frame: FrameType | None) -> None:
+    _ignore_signals()  # one is enough: a second would cut the end short
     raise _Ended(number)
 
 

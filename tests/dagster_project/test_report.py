@@ -1,13 +1,18 @@
 """The report's numbers, on searches small enough to count by hand."""
 
 import json
+import re
+import shlex
+import shutil
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from dagster_project.loop_display import LoopDisplay
-from dagster_project.loop_pages import markdown, print_report, sheets, write_report
+from dagster_project.loop_pages import lines, markdown, print_report, sheets, write_report
 from dagster_project.loop_report import Best, proposer_numbers
+from dagster_project.run_loop import STAGES
 
 SEARCHES = [
     {"proposer": "trained", "task": "softmax", "session_id": "s1"},
@@ -153,6 +158,34 @@ def test_without_a_terminal_progress_is_plain_lines():
     screen = StringIO()
     with LoopDisplay(Console(file=screen), num_stages=2) as display, display.stage("search"):
         display.tell("rules on softmax", 3, 160)
-    lines = screen.getvalue().splitlines()
-    assert lines[0] == "[1/2] search"
-    assert lines[-1].strip() == f"{display.seconds['search']:.1f} s"
+    shown = screen.getvalue().splitlines()
+    assert shown[0] == "[1/2] search"
+    assert shown[-1].strip() == f"{display.seconds['search']:.1f} s"
+
+
+@pytest.mark.parametrize("title", STAGES)
+def test_on_eighty_columns_every_stage_keeps_its_bar_counts_and_clock_and_cuts_the_detail(title):
+    screen = StringIO()
+    console = Console(width=80, force_terminal=True, color_system="standard", file=screen)
+    detail = "an_uncommonly_long_proposer on an_uncommonly_long_task"
+    with LoopDisplay(console, num_stages=len(STAGES)) as display:
+        for earlier in STAGES:  # their rows stay on the screen and take part in the widths
+            if earlier != title:
+                with display.stage(earlier):
+                    pass
+        with display.stage(title):
+            display.tell(detail, 160, 1600)
+            screen.truncate(screen.seek(0))
+            display._bars.refresh()
+            shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", screen.getvalue())
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    whole = rf"\[5/5\] {re.escape(title)} +[━╸╺]{{6,}} +160 of 1600 +0:00:0\d an_un\w*…"
+    assert re.search(whole, shown)
+
+
+def test_what_to_open_next_is_a_list_of_commands(home):
+    told = lines(report(home))
+    commands = [shlex.split(line, comments=True) for line in told[told.index("Open next:") + 1 :]]
+    assert commands[0] == ["make", "ui", f"ESPALIER_HOME={home.path}"]
+    assert commands[-1] == ["cat", str(home.path / "report.md")]
+    assert all(shutil.which(command[0]) or command[0].endswith("espalier") for command in commands)

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from dagster_project.instance import prepare_dagster_home
-from dagster_project.ui import free_port
+from dagster_project.ui import free_port, wait_until_up
 from process_watch import is_alive, wait_for
-from store.errors import WrongUse
+from store.errors import PipelineError, WrongUse
 
 
 @pytest.fixture
@@ -44,6 +44,14 @@ def test_the_home_gets_the_settings_of_the_repository(home, monkeypatch):
     assert folder == home.dagster
     assert settings["telemetry"] == {"enabled": False}
     assert os.environ["DAGSTER_HOME"] == str(home.dagster)
+
+
+def test_while_it_starts_it_says_how_long_it_has_taken(home, monkeypatch, capsys):
+    monkeypatch.setattr("dagster_project.ui.START_SECONDS", 1.0)
+    monkeypatch.setattr("dagster_project.ui.LINE_EVERY_SECONDS", 0.2)
+    with pytest.raises(PipelineError, match="did not answer within 1 s"):
+        wait_until_up(0, [], home)
+    assert "still starting, 0 s" in capsys.readouterr().out
 
 
 def descendants(process_id):
@@ -77,4 +85,5 @@ def test_the_page_answers_and_leaves_no_process_behind(tmp_path):
     finally:
         page.send_signal(signal.SIGTERM)
     assert page.wait(timeout=60) == 0
+    assert output.read_text().count("stopping …") == 1
     wait_for(lambda: not any(is_alive(process_id) for process_id in started))
