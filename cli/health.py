@@ -69,7 +69,7 @@ def _draw_findings(console: Console, content: dict[str, Any]) -> None:
     from cli.output import draw_table
 
     rows = [[_mark(check), check["name"], check["detail"]] for check in content["checks"]]
-    draw_table(console, ["", "what", "seen"], rows, characters=300)
+    draw_table(console, ["", "what", "seen"], rows)
     console.print("all that is needed is there" if content["ok"] else "something that is needed is missing")
 
 

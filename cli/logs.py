@@ -23,6 +23,7 @@ COUNTS = (
     "waiting",
     "quarantined",
 )
+SEE_QUARANTINE = 'espalier query "select path, place, reason from quarantine"'
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -69,3 +70,5 @@ def _draw(console: Console, content: dict[str, Any]) -> None:
     reasons = content["quarantine_reasons"]
     if reasons:
         draw_table(console, ["files or rows", "why in quarantine"], [(n, why) for why, n in sorted(reasons.items())])
+    if content["quarantined"]:
+        console.print(f"each of them: {SEE_QUARANTINE}", soft_wrap=True)

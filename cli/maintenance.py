@@ -50,7 +50,7 @@ def _draw_results(console: Console, views: dict[str, dict[str, Any]]) -> None:
     from cli.output import draw_table
 
     rows = [[name, *(result[key] for key in RESULT)] for name, result in views.items()]
-    draw_table(console, ["view", *RESULT], rows, characters=300)
+    draw_table(console, ["view", *RESULT], rows)
 
 
 def _draw_plan(console: Console, view: str, content: dict[str, Any]) -> None:

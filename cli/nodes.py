@@ -136,6 +136,6 @@ def _draw_evidence(console: Console, evidence: dict[str, Any]) -> None:
     checks = evidence.pop("checks", None) or []
     if checks:
         rows = [(check["name"], check["passed"], check["detail"]) for check in checks]
-        draw_table(console, ["check", "passed", "detail"], rows, title="\nchecks", characters=300)
+        draw_table(console, ["check", "passed", "detail"], rows, title="\nchecks")
     if evidence:
         draw_fields(console, evidence, title="\nevidence")

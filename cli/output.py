@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import os
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -17,8 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 ESTIMATE_HEADING = "model estimate, not run on a GPU"
-PIPE_WIDTH = 160  # columns where no terminal says how many there are
-CELL_CHARACTERS = 80
+PIPE_WIDTH = 1_000_000  # columns where no terminal says how many there are: no cell is cut or wrapped
+TEXT_WIDTH = 20  # columns that free text has at least in a table
+FIELD_CHARACTERS = 400  # of one value among the fields of a thing, on a terminal
 
 
 def json_text(content: Any) -> str:
@@ -67,13 +69,15 @@ def time_text(moment: datetime) -> str:
 
 
 def terminal(stream: TextIO) -> Console:
-    """A console on the stream: as wide as the terminal, or wide enough where it is none."""
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or PIPE_WIDTH)
+    """A console on the stream: as wide as the terminal; in a pipe as wide as COLUMNS says, or as its content needs."""
+    columns = os.environ.get("COLUMNS", "")
+    given = int(columns) if columns.isdecimal() and int(columns) > 0 else PIPE_WIDTH
+    width = None if stream.isatty() else given
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
-def cell(value: Any, *, characters: int = CELL_CHARACTERS) -> str:
-    """One value as it stands in a table: short, on one line, unknown as a dash."""
+def cell(value: Any, *, characters: int | None = None) -> str:
+    """One value as it stands in a table: on one line, unknown as a dash; cut only where `characters` says so."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -86,7 +90,7 @@ def cell(value: Any, *, characters: int = CELL_CHARACTERS) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S")
     text = value if isinstance(value, str) else json_text(value)
     line = " ".join(text.split())
-    return line if len(line) <= characters else line[: characters - 1] + "…"
+    return line if characters is None or len(line) <= characters else line[: characters - 1] + "…"
 
 
 def draw_table(
@@ -95,21 +99,62 @@ def draw_table(
     rows: Iterable[Sequence[Any]],
     *,
     title: str | None = None,
-    characters: int = CELL_CHARACTERS,
 ) -> None:
-    """Print rows under headers; numbers stand to the right."""
+    """Print rows under headers, every value whole; where the console is too narrow for that, one block for each row.
+
+    Numbers stand to the right. Only the last column of free text wraps, at spaces.
+    """
     listed = [list(row) for row in rows]
     _draw_title(console, title)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for position, header in enumerate(headers):
-        values = [row[position] for row in listed if row[position] is not None]
+    unbounded = console.options.update(max_width=PIPE_WIDTH)
+    for is_dense in (False, True):
+        table = _table(headers, listed, is_dense=is_dense)
+        if console.measure(table, options=unbounded).minimum <= console.width:
+            console.print(table)
+            return
+    if not listed:
+        console.print(", ".join(headers))
+    for position, row in enumerate(listed):
+        if position:
+            console.print()
+        _draw_block(console, [(header, cell(value)) for header, value in zip(headers, row, strict=True)])
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, is_dense: bool) -> Table:
+    """The rows as a table whose least width is the one at which no number, id or name is broken."""
+    columns = [[row[position] for row in rows if row[position] is not None] for position in range(len(headers))]
+    texts = [position for position, values in enumerate(columns) if any(map(_is_free_text, values))]
+    padding = (0, 0) if is_dense else (0, 1)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=padding, show_edge=not is_dense)
+    for position, (header, values) in enumerate(zip(headers, columns, strict=True)):
+        if texts and position == texts[-1]:
+            longest = max(len(text) for text in [header, *map(cell, values)])
+            table.add_column(header, min_width=min(TEXT_WIDTH, longest))
+            continue
         is_number = bool(values) and not any(
             isinstance(value, bool) or not isinstance(value, int | float | Decimal) for value in values
         )
-        table.add_column(header, justify="right" if is_number else "left", overflow="fold")
-    for row in listed:
-        table.add_row(*(Text(cell(value, characters=characters)) for value in row))
-    console.print(table)
+        table.add_column(header, justify="right" if is_number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    return table
+
+
+def _is_free_text(value: Any) -> bool:
+    """Whether the value may be broken at its spaces: texts and objects that have some; never numbers or times."""
+    is_scalar = isinstance(value, bool | int | float | Decimal | date | timedelta)
+    return not is_scalar and " " in cell(value)
+
+
+def _draw_block(console: Console, lines: Sequence[tuple[str, str]]) -> None:
+    """Print names and values, one a line; a long value goes on below itself, broken at spaces only."""
+    indent = max((len(name) for name, _ in lines), default=0) + 2
+    room = max(console.width - indent, TEXT_WIDTH)
+    for name, value in lines:
+        parts = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False) or [""]
+        text = Text.assemble((name, "cyan"), " " * (indent - len(name)), ("\n" + " " * indent).join(parts))
+        # A word wider than the console is left to the terminal: what is copied from there has no break in it.
+        console.print(text, soft_wrap=True)
 
 
 def _draw_title(console: Console, title: str | None) -> None:
@@ -120,12 +165,8 @@ def _draw_title(console: Console, title: str | None) -> None:
 def draw_fields(console: Console, fields: Mapping[str, Any], *, title: str | None = None) -> None:
     """Print names and values, one a line."""
     _draw_title(console, title)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in fields.items():
-        table.add_row(Text(name), Text(cell(value, characters=400)))
-    console.print(table)
+    characters = FIELD_CHARACTERS if console.is_terminal else None
+    _draw_block(console, [(name, cell(value, characters=characters)) for name, value in fields.items()])
 
 
 def draw_metrics(console: Console, metrics: Mapping[str, Any]) -> None:

@@ -107,6 +107,13 @@ class Progress:
         self._show(text, done, total)
 
 
+def progress_label(title: str, text: str | None) -> str:
+    """What stands before the bar: the title and what is under way, which may begin with the title's own words."""
+    if text is None:
+        return title
+    return text if text == title or text.startswith(f"{title} ") else f"{title}: {text}"
+
+
 @contextlib.contextmanager
 def _progress(title: str) -> Iterator[Progress]:
     if not sys.stderr.isatty():
@@ -127,7 +134,7 @@ def _progress(title: str) -> Iterator[Progress]:
         task = display.add_task(title, total=None, count="")
 
         def show(text: str | None, done: int | None, total: int | None) -> None:
-            description = title if text is None else f"{title}: {text}"
+            description = progress_label(title, text)
             if done is None:
                 display.update(task, description=description)
                 return

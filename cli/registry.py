@@ -51,7 +51,7 @@ def _draw(console: Console, headers: list[str], rows: list[dict[str, Any]], noth
     if not rows:
         console.print(nothing)
         return
-    draw_table(console, headers, [[row[header] for header in headers] for row in rows], characters=200)
+    draw_table(console, headers, [[row[header] for header in headers] for row in rows])
 
 
 def _from_here(directory: str) -> str:

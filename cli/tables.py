@@ -108,7 +108,7 @@ def _draw_tables(console: Console, listed: list[dict[str, Any]]) -> None:
     from cli.output import draw_table
 
     headers = ["name", "kind", "rows", "version", "data_version", "about"]
-    draw_table(console, headers, [[row[header] for header in headers] for row in listed], characters=100)
+    draw_table(console, headers, [[row[header] for header in headers] for row in listed])
 
 
 def _draw_history(console: Console, table: str, versions: list[dict[str, Any]]) -> None:
