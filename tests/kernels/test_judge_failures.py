@@ -2,13 +2,17 @@
 
 import os
 import signal
+import tempfile
+import threading
+from pathlib import Path
 
 import pytest
 
 from judging import honest, impatient_judge, spoilt, warm_judge
-from kernel_search.judge import Judge, warmup
+from kernel_search.judge import Judge, client, warmup
 from kernel_search.judge.client import ServerDied
 from kernel_search.tasks import MATMUL, RMS_NORM, SOFTMAX, VECTOR_ADD
+from process_watch import wait_for
 
 ADD, DOT, ROW, RMS = "vector_add__plain", "matmul__grid_2d", "softmax__one_pass", "rms_norm__one_pass"
 STORE = "    tl.store(out"
@@ -171,3 +175,19 @@ def test_what_a_verdict_says_can_be_stored_as_text():
     verdict = warm_judge().judge(source, VECTOR_ADD)
     assert verdict.failure_class == "crash"
     assert "\\ud800" in verdict.evidence["message"].encode().decode()
+
+
+def test_a_judge_that_is_closed_while_candidates_run_leaves_no_folder_behind(monkeypatch):
+    environment = client.clean_environment
+    endless = spoilt(ADD, "    out =", "    while True:\n        n = 1\n    out =")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)  # children give up their user, and must still reach their scratch folders
+        monkeypatch.setattr(client, "clean_environment", lambda kind: environment(kind) | {"TMPDIR": folder})
+        with Judge(workers=1) as judge:
+            assert len(list(Path(folder).iterdir())) == 2
+            monkeypatch.setattr(client.Server, "restart_if_dead", lambda server: None)  # the caller ends, too
+            running = threading.Thread(target=judge.judge, args=(endless, VECTOR_ADD), daemon=True)
+            running.start()
+            wait_for(lambda: list(Path(folder).glob("*/*")))
+        running.join(timeout=30)
+        assert list(Path(folder).iterdir()) == []

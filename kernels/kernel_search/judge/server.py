@@ -7,6 +7,7 @@ them when their time is up, and reports how they ended. KIND is `compile` (recor
 import whether kernels are compiled or interpreted.
 """
 
+import contextlib
 import gc
 import importlib
 import os
@@ -75,7 +76,8 @@ class ForkServer:
                 self._kill_the_late()
         finally:
             for child in list(self.children.values()):
-                self._end(child)
+                with contextlib.suppress(OSError):  # the judge that hung up takes no reply
+                    self._end(child)
             shutil.rmtree(self.root, ignore_errors=True)
 
     def _until_next_deadline(self) -> float | None:
