@@ -19,7 +19,7 @@ os.environ.update(
 )
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-OURS = ("ESPALIER_HOME", "ESPALIER_CONF", "ESPALIER_LEDGER_URL", "DAGSTER_HOME")
+OURS = ("ESPALIER_HOME", "ESPALIER_CONF", "ESPALIER_LEDGER_URL", "DAGSTER_HOME", "COLUMNS")
 
 
 @pytest.fixture(scope="session", autouse=True)

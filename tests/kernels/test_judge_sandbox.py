@@ -189,8 +189,10 @@ print(json.dumps(layers))
 
 
 def test_an_ordinary_user_has_walls_too(tmp_path):
-    for folder in [tmp_path, *tmp_path.parents][:3]:
+    for folder in [tmp_path, *tmp_path.parents]:
         folder.chmod(0o711)
+        if folder.name.startswith("pytest-of-"):
+            break
     done = subprocess.run(
         [sys.executable, "-c", UNPRIVILEGED, str(tmp_path)],
         env=clean_environment("compile"),
