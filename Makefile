@@ -59,7 +59,7 @@ ui: setup ## Dagster on a port it prints, with the history of `make run`
 	@$(PYTHON) -m dagster_project.ui
 
 .PHONY: test
-test: setup ## every test that this machine can run, ESPALIER_SAMPLE_LOGS names the folder of real logs
+test: setup ## every test that this machine can run; ESPALIER_SAMPLE_LOGS names the folder of real logs
 	@$(PYTHON) -m pytest $(PYTEST_ARGUMENTS)
 
 .PHONY: lint
