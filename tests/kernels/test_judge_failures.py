@@ -121,7 +121,8 @@ def test_a_repeated_candidate_is_answered_from_memory():
 def test_verdicts_come_in_the_order_of_the_candidates():
     sources = [spoilt(ADD, "BLOCK=1024", f"BLOCK=1024, num_warps={warps}") for warps in (4, 3, 8, 64)]
     verdicts = list(warm_judge().judge_many((source, VECTOR_ADD, 0) for source in sources))
-    assert [verdict.failure_class for verdict in verdicts] == [None, "options", None, "resources"]
+    said = [verdict.evidence for verdict in verdicts]
+    assert [verdict.failure_class for verdict in verdicts] == [None, "options", None, "resources"], said
 
 
 def test_a_server_that_died_once_is_started_again_and_the_candidate_is_not_blamed():

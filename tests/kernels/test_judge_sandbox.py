@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import kernel_search
-from judging import impatient_judge, warm_judge
+from judging import honest, impatient_judge, warm_judge
 from kernel_search.judge import sandbox, warmup
 from kernel_search.judge.client import clean_environment
+from kernel_search.tasks import VECTOR_ADD
 
 ATTEMPTS = """
 import ctypes, json, os, signal, socket, subprocess, sys, threading
@@ -146,6 +147,45 @@ def run(*inputs):
 def test_a_flood_through_the_result_pipe_is_cut_off(server):
     reply = ask(*server, FLOOD)
     assert reply.result is None and (reply.is_oversized or reply.is_timed_out)
+
+
+SPOIL_SHARED_FILES = """
+import mmap
+import os
+import stat
+
+
+def is_refused(action):
+    try:
+        action()
+    except OSError:
+        return True
+    return False
+
+
+def run(*inputs):
+    found = set()
+    for fd in range(3, 128):
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                continue
+        except OSError:
+            continue
+        found |= {
+            is_refused(lambda: os.pwrite(fd, b"x", 0)),
+            is_refused(lambda: os.ftruncate(fd, 0)),
+            is_refused(lambda: os.posix_fallocate(fd, 1 << 30, 1)),
+            is_refused(lambda: mmap.mmap(fd, 4096, flags=mmap.MAP_SHARED, prot=mmap.PROT_WRITE)),
+        }
+    raise RuntimeError(found)
+"""
+
+
+def test_a_child_cannot_spoil_the_inputs_that_later_candidates_get():
+    judge = warm_judge()
+    reply = ask(judge._pipeline.interpreter, "interpret", SPOIL_SHARED_FILES)
+    assert reply.result["fault"][1] == "RuntimeError: {True}"
+    assert judge.judge(honest("vector_add__plain"), VECTOR_ADD, seed=30).is_accepted
 
 
 def test_a_child_that_ignores_signals_is_killed_by_the_wall_clock(server):

@@ -3,6 +3,7 @@
 Nothing here knows a right answer. Values go back to the judge, which compares them where no candidate runs.
 """
 
+import fcntl
 import mmap
 import os
 import random
@@ -20,6 +21,7 @@ from kernel_search.judge.shadow import Memory, Touched, distinct
 GUARD_ELEMENTS = 64  # NaN around every small input, a second layer under the bounds check
 POISON_BELOW = 1 << 20
 VALUES_PER_PROGRAM = 32_768
+SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _patterns: dict[tuple[str, str], tuple[int, int]] = {}
 
 
@@ -167,12 +169,14 @@ def _prepare_patterns(wanted: list[dict[str, Any]]) -> None:
             continue
         part = inputs.pattern(*key)
         size = item["elements"] * part.itemsize
-        file = os.memfd_create("-".join(key))
+        file = os.memfd_create("-".join(key), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.truncate(file, size)
         with mmap.mmap(file, size) as view:
             for start in range(0, size, part.nbytes):
                 piece = memoryview(part).cast("B")[: size - start]
                 view[start : start + len(piece)] = piece
+        # Every child inherits the file: one that could write to it would spoil the inputs of all later candidates.
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, SEALS)
         _patterns[key] = (file, size)
 
 
