@@ -137,7 +137,7 @@ def _compile(kernel: JITFunction, launch: dict[str, Any], target_name: str, acce
     goal = GPUTarget("cuda", gpu.capability, gpu.warp_size)
     try:
         return triton.compile(source, target=goal, options=dict(launch["options"]))
-    except CandidateFault:
+    except (CandidateFault, OSError):  # a compiler that cannot be started, or a full disk, is the harness's fault
         raise
     except CompilationError as error:
         removed = "removed in favor of the tensor descriptor" in str(error)
