@@ -59,8 +59,8 @@ ui: setup ## Dagster on a port it prints, with the history of `make run`
 	@$(PYTHON) -m dagster_project.ui
 
 .PHONY: test
-test: setup ## every test that this machine can run; ESPALIER_SAMPLE_LOGS names the folder of real logs
-	@$(PYTHON) -m pytest $(PYTEST_ARGUMENTS)
+test: setup ## every test that this machine can run, two files at a time; ESPALIER_SAMPLE_LOGS names the folder of real logs
+	@$(PYTHON) -m pytest -n 2 --dist loadfile $(PYTEST_ARGUMENTS)
 
 .PHONY: lint
 lint: setup ## ruff, mypy, import order
