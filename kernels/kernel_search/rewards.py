@@ -40,9 +40,9 @@ class KernelRewards(Settings):
 class Rewards(Settings):
     """conf/rewards.yaml: one rule per domain."""
 
-    kernels: KernelRewards
+    kernel: KernelRewards
 
 
 def kernel_rewards() -> KernelRewards:
     """Read the kernels' rule in conf/rewards.yaml."""
-    return read_settings(Rewards, "rewards.yaml").kernels
+    return read_settings(Rewards, "rewards.yaml").kernel

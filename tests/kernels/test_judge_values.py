@@ -166,7 +166,7 @@ def test_fitness_is_a_multiple_of_the_bucket_without_float_dust(log_ratio):
 
 def rewards_file(folder, **changes):
     rule = {**REWARDS.model_dump(), **changes}
-    (folder / "rewards.yaml").write_text(yaml.safe_dump({"kernels": rule}))
+    (folder / "rewards.yaml").write_text(yaml.safe_dump({"kernel": rule}))
 
 
 def test_a_task_takes_its_failure_reward_from_the_rule(tmp_path, monkeypatch):

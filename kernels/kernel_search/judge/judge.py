@@ -228,7 +228,7 @@ class Judge:
             outcome=outcome,
             failure_class=failure_class,
             checks=tuple(checks),
-            metrics=metrics | {"reward_rule": f"kernels@{self.rewards.version}"},
+            metrics=metrics | {"reward_rule": f"kernel@{self.rewards.version}"},
             fitness=fitness,
             reward=reward,
             fitness_basis=estimate.BASIS,
