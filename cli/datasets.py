@@ -24,8 +24,13 @@ def export(
     view: Annotated[str, typer.Argument(metavar="VIEW", help="sft_trajectories, dpo_pairs or grpo_cohorts.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     turns: Annotated[
-        str, typer.Option("--turns", help="step: one prompt and answer a row; path: the conversation root to leaf.")
-    ] = "step",
+        str | None,
+        typer.Option(
+            "--turns",
+            help="Form of sft_trajectories: step, one prompt and answer a row, or path, root to leaf. [step]",
+            show_default=False,
+        ),
+    ] = None,
     principal: Annotated[str, typer.Option("--principal", help="For whom, in conf/governance.yaml.")] = "local",
     purpose: Annotated[str, typer.Option("--purpose", help="For what: train, export, retrieve or audit.")] = "train",
 ) -> Answer:

@@ -12,9 +12,9 @@ from store.ids import canonical_json, sha256_text
 
 # name of the asset → the view, and the form that its trainer reads
 SNAPSHOTS = {
-    "sft_dataset": ("sft_trajectories", "step"),
-    "dpo_dataset": ("dpo_pairs", "step"),
-    "grpo_dataset": ("grpo_cohorts", "step"),
+    "sft_dataset": "sft_trajectories",  # in its per-step form: what the small model of the kernel search is asked in
+    "dpo_dataset": "dpo_pairs",
+    "grpo_dataset": "grpo_cohorts",
 }
 
 
@@ -28,7 +28,7 @@ def content_digest(manifest: Path) -> str:
     return sha256_text(canonical_json(splits))[:24]
 
 
-def _snapshot_asset(name: str, view: str, turns: str) -> dg.AssetsDefinition:
+def _snapshot_asset(name: str, view: str) -> dg.AssetsDefinition:
     @dg.asset(
         name=name,
         deps=[view],
@@ -47,7 +47,7 @@ def _snapshot_asset(name: str, view: str, turns: str) -> dg.AssetsDefinition:
         version = Tables(opened).open(view).version()
         directory = opened.datasets / view / f"v{version}-{context.run.run_id[:8]}"
         exported = export_view(
-            opened, view, directory, turns=turns, version=version, now=datetime.now(UTC), progress=context.log.info
+            opened, view, directory, version=version, now=datetime.now(UTC), progress=context.log.info
         )
         return dg.MaterializeResult(
             metadata={
@@ -64,4 +64,4 @@ def _snapshot_asset(name: str, view: str, turns: str) -> dg.AssetsDefinition:
     return snapshot
 
 
-snapshot_assets = [_snapshot_asset(name, view, turns) for name, (view, turns) in SNAPSHOTS.items()]
+snapshot_assets = [_snapshot_asset(name, view) for name, view in SNAPSHOTS.items()]

@@ -50,17 +50,19 @@ class Examples:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
-def form_of(view: str, turns: str) -> str:
+def form_of(view: str, turns: str | None) -> str:
     """The form of a view's snapshot: path, step, pairs or cohorts.
 
     Raises:
-        WrongUse: The view is no training view, or `turns` is neither step nor path.
+        WrongUse: The view is no training view, `turns` is neither step nor path, or the view has no such choice.
     """
-    if turns not in TURNS:
+    if turns is not None and turns not in TURNS:
         raise WrongUse(f"turns {turns!r} is unknown; there are {' and '.join(TURNS)}.")
-    forms = {"sft_trajectories": turns, "dpo_pairs": "pairs", "grpo_cohorts": "cohorts"}
+    forms = {"sft_trajectories": turns or TURNS[0], "dpo_pairs": "pairs", "grpo_cohorts": "cohorts"}
     if view not in forms:
         raise WrongUse(f"{view!r} is no training view that can be exported; there are {', '.join(forms)}.")
+    if turns is not None and view != "sft_trajectories":
+        raise WrongUse(f"turns {turns!r} says nothing to {view}; leave it out, only sft_trajectories has two forms.")
     return forms[view]
 
 

@@ -52,7 +52,7 @@ def export_view(
     view: str,
     directory: Path | str,
     *,
-    turns: str = "step",
+    turns: str | None = None,
     principal: str = "local",
     purpose: str = "train",
     version: int | None = None,
@@ -67,7 +67,8 @@ def export_view(
         home: Where the view lies and the snapshot is registered.
         view: sft_trajectories, dpo_pairs or grpo_cohorts.
         directory: A new or empty folder.
-        turns: For sft_trajectories: `step` (prompt and completion per node) or `path` (messages per path).
+        turns: For sft_trajectories alone: `step` (prompt and completion per node; None means it) or `path`
+            (messages per path).
         principal: For whom; see conf/governance.yaml.
         purpose: For what; see conf/governance.yaml.
         version: Delta version of the view; None is the latest.
@@ -75,7 +76,7 @@ def export_view(
         progress: Called with a line of text now and then.
 
     Raises:
-        WrongUse: The view is none of the three, or the folder holds something else.
+        WrongUse: The view is none of the three or has no such form, or the folder holds something else.
         UnknownName: The view was never built.
         VersionGone: That version cannot be read any more.
         RefusedByPolicy: The policy refuses this principal or purpose outright, or tags wait for a refresh.

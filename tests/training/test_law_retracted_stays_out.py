@@ -14,7 +14,7 @@ from training.snapshots import Snapshot, export_view
 from views.refresh import refresh
 from world import NOON, World
 
-FORMS = (("sft_trajectories", "step"), ("sft_trajectories", "path"), ("dpo_pairs", "step"), ("grpo_cohorts", "step"))
+FORMS = (("sft_trajectories", "step"), ("sft_trajectories", "path"), ("dpo_pairs", None), ("grpo_cohorts", None))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def world(home: Home) -> World:
     return world
 
 
-def export(world: World, view: str, turns: str, name: str, **options: str) -> Snapshot:
+def export(world: World, view: str, turns: str | None, name: str, **options: str) -> Snapshot:
     folder = world.home.path.parent / name / f"{view}-{turns}"
     return export_view(world.home, view, folder, turns=turns, now=NOON, **options)
 
@@ -52,7 +52,9 @@ def text_of(snapshot: Snapshot) -> str:
 
 
 @pytest.mark.parametrize(("view", "turns"), FORMS)
-def test_a_withdrawn_node_is_in_no_later_snapshot_and_flags_the_older_one(world: World, view: str, turns: str) -> None:
+def test_a_withdrawn_node_is_in_no_later_snapshot_and_flags_the_older_one(
+    world: World, view: str, turns: str | None
+) -> None:
     before = export(world, view, turns, "before")
     assert "t1.n3" in sources_of(before) and "warps 8" in text_of(before)
     world.retract("node", "t1.n3")
@@ -87,16 +89,16 @@ def test_an_invalidated_parent_flags_old_snapshots_only(world: World) -> None:
 def test_a_session_tagged_as_personal_data_is_withheld_from_training_and_open_to_an_audit(world: World) -> None:
     world.tag("session", "t1.s", "pii").save()
     with pytest.raises(RefusedByPolicy, match="does not know yet; run `espalier refresh`"):
-        export(world, "dpo_pairs", "step", "between")
+        export(world, "dpo_pairs", None, "between")
     refresh(world.home)
-    training, audit = (export(world, "dpo_pairs", "step", purpose, purpose=purpose) for purpose in ("train", "audit"))
+    training, audit = (export(world, "dpo_pairs", None, purpose, purpose=purpose) for purpose in ("train", "audit"))
     assert {node.split(".")[0] for node in sources_of(training)} == {"t2"}
     assert training.left_out == {"policy: tag pii": audit.rows - training.rows}
     assert {node.split(".")[0] for node in sources_of(audit)} == {"t1", "t2"}
 
 
 def test_the_manifest_pins_every_input_through_the_chain_of_views(world: World) -> None:
-    manifest = open_snapshot(export(world, "grpo_cohorts", "step", "d").dir).manifest
+    manifest = open_snapshot(export(world, "grpo_cohorts", None, "d").dir).manifest
     pinned = manifest["input_versions"]
     assert {"nodes", "prompt_history", "cohorts", "node_reach", "node_tags"} <= set(pinned)
     assert pinned["nodes"] == world.tables.version("nodes")
@@ -104,6 +106,6 @@ def test_the_manifest_pins_every_input_through_the_chain_of_views(world: World) 
 
 
 def test_a_refresh_that_changed_nothing_gives_the_equal_snapshot_id(world: World, tmp_path: Path) -> None:
-    before = export(world, "dpo_pairs", "step", "before")
+    before = export(world, "dpo_pairs", None, "before")
     refresh(world.home)
-    assert export(world, "dpo_pairs", "step", "after").dataset_id == before.dataset_id
+    assert export(world, "dpo_pairs", None, "after").dataset_id == before.dataset_id

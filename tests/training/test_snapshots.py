@@ -325,5 +325,7 @@ def test_wrong_names_are_answered_with_the_right_ones(world: TrainingWorld) -> N
         export_view(world.home, "nodes", world.folder / "d", now=NOW)
     with pytest.raises(WrongUse, match="there are step and path"):
         export_view(world.home, "sft_trajectories", world.folder / "d", turns="all", now=NOW)
+    with pytest.raises(WrongUse, match="'path' says nothing to dpo_pairs"):
+        export_view(world.home, "dpo_pairs", world.folder / "d", turns="path", now=NOW)
     with pytest.raises(UnknownName, match="espalier refresh"):
         export_view(world.home, "dpo_pairs", world.folder / "d", now=NOW)
