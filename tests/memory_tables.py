@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.delta import CHANGE, Commit, LostRace, Tables
-from store.errors import VersionGone
 from store.home import Home
 
 FEED_TYPES = {"insert": "insert", "delete": "delete"}
@@ -27,7 +26,6 @@ class MemoryTables(Tables):
         self.versions: dict[str, list[dict[tuple[Any, ...], dict[str, Any]]]] = {}
         self.feeds: dict[str, list[list[dict[str, Any]]]] = {}
         self.commit_metadata: dict[str, list[dict[str, Any]]] = {}
-        self.oldest_feed: dict[str, int] = {}
 
     def exists(self, name: str) -> bool:
         return name in self.versions
@@ -42,10 +40,6 @@ class MemoryTables(Tables):
         if name not in self.versions:
             self._append(name, {}, [], {})
 
-    def forget_feed(self, name: str) -> None:
-        """Make the feed unreadable up to the latest version, as a vacuum does."""
-        self.oldest_feed[name] = len(self.versions[name])
-
     def files(self, name: str, *, version: int | None = None, session_seqs: Iterable[int] | None = None) -> list[str]:
         if name not in self.versions:
             return []
@@ -54,8 +48,6 @@ class MemoryTables(Tables):
     def changes(
         self, name: str, *, start: int, end: int | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        if start < self.oldest_feed.get(name, 0):
-            raise VersionGone(f"change feed of {name} from version {start} is gone")
         schema = self.schema(name).columns
         fields = [schema.field(column) for column in columns or schema.names]
         rows = [

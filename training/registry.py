@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 from store.delta import Tables
-from store.errors import UnknownName
 from store.home import Home
 from store.ids import canonical_json, stable_id
 
@@ -90,20 +89,6 @@ def register_model(home: Home, row: dict[str, Any]) -> None:
 def register_dataset(home: Home, row: dict[str, Any]) -> None:
     """Add or renew a snapshot's row; the keys are the columns of `datasets`."""
     _write_row(home, "datasets", row)
-
-
-def find_model(home: Home, model_id: str) -> dict[str, Any]:
-    """The row of a model.
-
-    Raises:
-        UnknownName: No model of this id is registered.
-    """
-    rows = Tables(home).read("models").to_pylist()
-    for row in rows:
-        if row["model_id"] == model_id:
-            return row
-    known = ", ".join(sorted(row["model_id"] for row in rows)[:8]) or "none yet: `espalier train sft DATASET` makes one"
-    raise UnknownName(f"no model {model_id!r} is registered; there are {known}.")
 
 
 def _write_run(

@@ -252,11 +252,6 @@ VIEW_ORDER: tuple[str, ...] = tuple(SCHEMAS)  # every relation stands after its 
 TRAINING_VIEWS: tuple[str, ...] = ("sft_trajectories", "dpo_pairs", "grpo_cohorts")
 
 
-def view_names() -> tuple[str, ...]:
-    """All maintained relations and views, each after its inputs."""
-    return VIEW_ORDER
-
-
 def view_schema(name: str) -> TableSchema:
     """Schema of a maintained relation or view.
 
