@@ -36,6 +36,9 @@ class MemoryTables(Tables):
     def latest(self, name: str) -> tuple[int, dict[str, Any]]:
         return len(self.versions[name]) - 1, self.commit_metadata[name][-1]
 
+    def has_declared_columns(self, name: str) -> bool:
+        return True
+
     def create(self, name: str) -> None:
         if name not in self.versions:
             self._append(name, {}, [], {})

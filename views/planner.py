@@ -43,6 +43,7 @@ class Plan:
     state: ViewState
     scope: Scope = EVERYTHING
     moved: TagChanges | ReachChanges | None = field(default=None, repr=False)
+    has_other_columns: bool = False  # the stored rows cannot be compared with new ones
 
 
 class Planner:
@@ -73,6 +74,9 @@ class Planner:
         digest = view_digest(name, self.settings)
         versions = {table: self.pins[table] for table in table_inputs(name)}
         watermarks = state.watermarks
+        if state.version is not None and not self.tables.has_declared_columns(name):
+            reason = "its columns changed"
+            return Plan(name, "full", reason, None, versions, digest, state, has_other_columns=True)
         if watermarks is None:
             return Plan(name, "full", "first build", None, versions, digest, state)
         if state.metadata.get("view_digest") != digest:

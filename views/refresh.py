@@ -161,7 +161,6 @@ class Chain:
         if planned_at is None:
             self.tables.create(name)
             planned_at = 0
-        changes = self._changes(plan, planned_at)
         number = int(plan.state.metadata.get("refresh", 0)) + 1
         metadata = {
             "watermarks": plan.input_versions,
@@ -170,9 +169,20 @@ class Chain:
             "reason": plan.reason,
             "refresh": number,
         }
-        return self.tables.commit_rows(
-            name, changes, planned_at=planned_at, metadata=metadata, transaction=(APPLICATION, number)
-        )
+        transaction = (APPLICATION, number)
+        if plan.has_other_columns:
+            rows = self._all_rows(plan)
+            return self.tables.replace_all(
+                name, rows, planned_at=planned_at, metadata=metadata, transaction=transaction
+            )
+        changes = self._changes(plan, planned_at)
+        return self.tables.commit_rows(name, changes, planned_at=planned_at, metadata=metadata, transaction=transaction)
+
+    def _all_rows(self, plan: Plan) -> pa.Table:
+        if plan.name in WALKED:
+            return self._walked(plan)[0]
+        self.engine.compute(plan.name, plan.scope, plan.digest)
+        return self.engine.arrow("select * from computed")
 
     def _changes(self, plan: Plan, planned_at: int) -> pa.Table:
         """Compute the plan's rows and subtract what is there."""

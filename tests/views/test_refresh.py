@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import write_deltalake
 
 from memory_tables import MemoryTables
+from store.commits import commit_properties
 from store.delta import CHANGE, Commit, Tables
 from store.errors import UnknownName
 from store.home import Home, open_home
@@ -48,6 +50,26 @@ def versions(world: World) -> dict[str, int | None]:
 def assert_right(world: World) -> None:
     assert_views_equal_the_oracle(world, read_view_settings())
     assert_views_equal_a_recompute(world)
+
+
+def test_a_view_whose_columns_changed_is_built_anew_and_older_versions_keep_theirs(world: World) -> None:
+    refresh(world.home)
+    metadata = world.tables.metadata("cohorts")
+    version = world.tables.version("cohorts")
+    narrower = world.tables.read("cohorts").drop_columns(["verifier"])
+    write_deltalake(
+        world.tables.open("cohorts"),
+        narrower,
+        mode="overwrite",
+        schema_mode="overwrite",
+        commit_properties=commit_properties(metadata, version + 1),
+    )
+    refreshed = refresh(world.home)
+    assert (refreshed["cohorts"].mode, refreshed["cohorts"].reason) == ("full", "its columns changed")
+    assert (refreshed["grpo_cohorts"].inserted, refreshed["grpo_cohorts"].deleted) == (0, 0)
+    assert_right(world)
+    assert {result.mode for result in refresh(world.home).values()} == {"none"}
+    assert "verifier" not in str(world.tables.open("cohorts", version=version + 1).schema())
 
 
 def test_a_first_refresh_builds_every_view_in_full_and_a_second_commits_nothing(world: World) -> None:

@@ -1,0 +1,231 @@
+"""Reading Delta tables: what there is, rows at a version, changes between versions, and what each commit said."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from store.commits import user_metadata, version_ranges
+from store.duckdb_connection import short_connection
+from store.errors import TableDamaged, UnknownName, VersionGone
+from store.home import Home
+from store.schema import TABLES, TableSchema
+
+
+class ReadableTables:
+    """All Delta tables of one home, base tables, maintained relations and views alike; nothing here writes."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._schemas: dict[str, TableSchema] = dict(TABLES)
+
+    # ---- what there is ----------------------------------------------------------------------
+
+    def declare(self, schema: TableSchema) -> None:
+        """Make a maintained relation or view known by its schema, so that an unbuilt one reads as empty."""
+        self._schemas[schema.name] = schema
+
+    def names(self) -> list[str]:
+        """Every declared table and view, sorted."""
+        return sorted(self._schemas)
+
+    def schema(self, name: str) -> TableSchema:
+        """The declared schema of a table.
+
+        Raises:
+            UnknownName: Nothing of this name is declared.
+        """
+        if name not in self._schemas:
+            raise UnknownName(f"no table or view {name!r}; there are {', '.join(self.names())}.")
+        return self._schemas[name]
+
+    def path(self, name: str) -> Path:
+        """Folder of the Delta table."""
+        return self.home.tables / name
+
+    def exists(self, name: str) -> bool:
+        """Whether the table was created."""
+        log = self.path(name) / "_delta_log"
+        # A folder without a commit is what a creation that was killed leaves.
+        return log.is_dir() and any(
+            file[0].isdigit() and file.endswith((".json", ".parquet")) for file in os.listdir(log)
+        )
+
+    def open(self, name: str, *, version: int | None = None) -> DeltaTable:
+        """The delta-rs handle, at a version or the latest.
+
+        Raises:
+            UnknownName: The table was never created.
+            VersionGone: The version does not exist, or its files were removed.
+            TableDamaged: No version can be opened.
+        """
+        try:
+            return DeltaTable(self.path(name), version=version)
+        except TableNotFoundError as error:
+            missing = f"table {name} is empty so far; `espalier ingest` fills it."
+            if name not in TABLES:
+                missing = f"view {name} is not built yet; `espalier refresh` builds it."
+            raise UnknownName(missing) from error
+        except (DeltaError, OverflowError) as error:
+            if version is None:
+                raise TableDamaged(
+                    f"table {name} cannot be opened ({str(error).strip().splitlines()[0]}); its log is "
+                    f"{self.path(name) / '_delta_log'}: put that folder back from a copy, or begin another home."
+                ) from error
+            raise VersionGone(f"{name}@{version} cannot be read; {self._readable(name)}.") from error
+
+    def version(self, name: str) -> int | None:
+        """The latest version, or None before the first commit."""
+        return self.open(name).version() if self.exists(name) else None
+
+    def data_version(self, name: str) -> int | None:
+        """The last version that changed a row; None before the first commit."""
+        if not self.exists(name):
+            return None
+        table = self.open(name)
+        value = user_metadata(table.history(1)[0]).get("data_version")
+        return int(value) if value is not None else table.version()
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """`userMetadata` of the latest commit; {} before the first."""
+        return user_metadata(self.open(name).history(1)[0]) if self.exists(name) else {}
+
+    def latest(self, name: str) -> tuple[int, dict[str, Any]]:
+        """The latest version and the `userMetadata` of its commit, read from one handle.
+
+        Raises:
+            UnknownName: The table was never created.
+        """
+        table = self.open(name)
+        return table.version(), user_metadata(table.history(1)[0])
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """Every commit, newest first: version, timestamp (ms), operation, metadata, metrics."""
+        commits = []
+        for entry in self.open(name).history():
+            metrics = entry.get("operationMetrics") or {}
+            commits.append(
+                {
+                    "version": entry["version"],
+                    "timestamp": entry.get("timestamp"),
+                    "operation": entry.get("operation"),
+                    "metadata": user_metadata(entry),
+                    "metrics": metrics if isinstance(metrics, dict) else {},
+                }
+            )
+        return commits
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    def files(self, name: str, *, version: int | None = None, session_seqs: Iterable[int] | None = None) -> list[str]:
+        """Parquet files of a version, pruned by the log's statistics to those that can hold `session_seqs`.
+
+        Raises:
+            VersionGone: A file of that version was removed.
+        """
+        if not self.exists(name):
+            return []
+        table = self.open(name, version=version)
+        actions = pa.table(table.get_add_actions(flatten=True))
+        if session_seqs is not None and "min.session_seq" in actions.column_names:
+            wanted = sorted(set(session_seqs))
+            low, high = actions["min.session_seq"].to_pylist(), actions["max.session_seq"].to_pylist()
+            kept = [
+                first is None or last is None or _any_between(wanted, first, last)
+                for first, last in zip(low, high, strict=True)
+            ]
+            actions = actions.filter(pa.array(kept, pa.bool_()))
+        root = self.path(name)
+        paths = [str(root / file) for file in actions["path"].to_pylist()]
+        if version is not None:
+            gone = [path for path in paths if not Path(path).exists()]
+            if gone:
+                lost = f"{name}@{version} lost {len(gone)} of its {len(paths)} files"
+                raise VersionGone(f"{lost}; {self._readable(name)}.")
+        return sorted(paths)
+
+    def read(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+        session_seqs: Iterable[int] | None = None,
+    ) -> pa.Table:
+        """Rows of a table at a version; empty with the declared columns before the first commit.
+
+        Args:
+            name: The table.
+            version: Delta version; None is the latest.
+            columns: Columns to read; None is all declared ones.
+            session_seqs: Only rows of these sessions (by cluster key).
+
+        Raises:
+            VersionGone: That version cannot be read any more.
+        """
+        schema = self.schema(name).columns
+        if columns is not None:
+            schema = pa.schema([schema.field(column) for column in columns])
+        seqs = None if session_seqs is None else sorted(set(session_seqs))
+        files = self.files(name, version=version, session_seqs=seqs)
+        if not files or seqs == []:
+            return schema.empty_table()
+        selected = ", ".join(f'"{field.name}"' for field in schema)
+        where = "" if seqs is None else f" where session_seq in ({', '.join(map(str, seqs))})"
+        with short_connection() as connection:
+            rows = connection.sql(
+                f"select {selected} from read_parquet($files, union_by_name = true){where}", params={"files": files}
+            ).to_arrow_table()
+        return rows.cast(schema)
+
+    def changes(
+        self, name: str, *, start: int, end: int | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Row changes of versions start..end (both included): the columns, `_change_type`, `_commit_version`.
+
+        `columns` names the table's columns to read; None is all declared ones.
+
+        `_change_type` is insert, update_preimage, update_postimage or delete. Empty when start lies past the end.
+
+        Raises:
+            VersionGone: The feed cannot be read from `start`.
+        """
+        latest = self.version(name)
+        last = latest if end is None else end
+        schema = self.schema(name).columns
+        if columns is not None:
+            schema = pa.schema([schema.field(column) for column in columns])
+        feed_columns = [pa.field("_change_type", pa.string()), pa.field("_commit_version", pa.int64())]
+        feed_schema = pa.schema([*schema, *feed_columns])
+        if latest is None or last is None or start > last:
+            return feed_schema.empty_table()
+        try:
+            feed = pa.table(
+                self.open(name)
+                .load_cdf(starting_version=start, ending_version=last, columns=[field.name for field in feed_schema])
+                .read_all()
+            )
+        except Exception as error:  # delta-rs raises several kinds when files are gone
+            raise VersionGone(f"change feed of {name} from version {start} is gone; {self._readable(name)}.") from error
+        return pa.table([feed[field.name].cast(field.type) for field in feed_schema], schema=feed_schema)
+
+    def _readable(self, name: str) -> str:
+        versions = [entry["version"] for entry in self.open(name).history()]
+        root = self.path(name)
+        readable = []
+        for version in sorted(versions):
+            try:
+                paths = pa.table(DeltaTable(root, version=version).get_add_actions(flatten=True))["path"].to_pylist()
+            except DeltaError:
+                continue
+            if all((root / path).exists() for path in paths):
+                readable.append(version)
+        return f"versions that can be read: {version_ranges(readable)}" if readable else "no version can be read"
+
+
+def _any_between(ordered: list[int], first: int, last: int) -> bool:
+    return any(first <= value <= last for value in ordered)
