@@ -28,7 +28,7 @@ def refresh(
     """Bring views up to date with the tables, from the change feeds where that is possible."""
     from views.refresh import refresh as refresh_views
 
-    home = call.home()
+    home = call.existing_home()
     with call.progress("refresh") as progress:
         results = refresh_views(home, views or None, full=full, progress=progress)
     content = {"views": {name: {key: getattr(result, key) for key in RESULT} for name, result in results.items()}}

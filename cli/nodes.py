@@ -55,7 +55,9 @@ def as_of(
     from transforms.as_of import as_of as read_as_of
 
     seen = read_as_of(call.existing_home(), node, step=step, known_at=known_at)
-    content = {key: getattr(seen, key) for key in ("node_id", "step", "known_at", "fields", "ancestors")}
+    content = {
+        key: getattr(seen, key) for key in ("node_id", "step", "known_at", "fields", "session_fields", "ancestors")
+    }
     return Answer(content, lambda console: _draw_as_of(console, content))
 
 
@@ -87,6 +89,8 @@ def _draw_as_of(console: Console, content: dict[str, Any]) -> None:
 
     title = f"{content['node_id']} at step {content['step']}, as known at {content['known_at']}"
     draw_fields(console, content["fields"] or {"nothing": "it was not there yet"}, title=title)
+    if content["session_fields"]:
+        draw_fields(console, content["session_fields"], title="\nOf its session")
     if content["ancestors"]:
         ancestors = [_plain_row(ancestor) for ancestor in content["ancestors"]]
         headers = list(dict.fromkeys(key for row in ancestors for key in row))

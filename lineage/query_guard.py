@@ -80,12 +80,19 @@ def _plain_name(table: exp.Table) -> str:
 
 
 def _visible_ctes(table: exp.Table) -> set[str]:
+    """WITH names that this table can mean: all of the queries around it; inside a WITH those before, and with
+    RECURSIVE its own, so that `with nodes as (select … from nodes)` reads the table.
+    """
     names: set[str] = set()
-    ancestor = table.parent
-    while ancestor is not None:
-        if isinstance(ancestor, exp.Query):
-            names.update(cte.alias.lower() for cte in ancestor.ctes)
-        ancestor = ancestor.parent
+    within: exp.Expression = table
+    while (around := within.parent) is not None:
+        if isinstance(around, exp.With):
+            is_recursive = bool(around.args.get("recursive"))
+            place = next(number for number, cte in enumerate(around.expressions) if cte is within)
+            names.update(cte.alias.lower() for cte in around.expressions[: place + is_recursive])
+        elif isinstance(around, exp.Query) and not isinstance(within, exp.With):
+            names.update(cte.alias.lower() for cte in around.ctes)
+        within = around
     return names
 
 

@@ -270,8 +270,8 @@ TAG_ASSIGNMENTS = _table(
 
 DATASETS = _table(
     "datasets",
-    "Registry of snapshots.",
-    key=("dataset_id",),
+    "Registry of snapshots: one row per folder that one was written to.",
+    key=("dataset_id", "directory"),
     columns=[
         ("dataset_id", TEXT, "digest of the manifest"),
         ("view", TEXT, "the view it was taken from"),

@@ -93,6 +93,7 @@ def step(
         "prompt_digest": message_digest(turns),
         "fitness": 0.5,
         "fitness_text": "0.5",
+        "fitness_basis": "estimated:h100:v1",
         "source_node_ids": sorted({node_id, *([parent_id] if parent_id else [])}),
         "tags": sorted(tags),
     }

@@ -141,6 +141,7 @@ def log_change(world: World, draw: Draw) -> None:
     fields = ["visits", "total_reward", "island"] if node_id else ["best_so_far", "budget_left"]
     changed = one_of(draw, fields)
     values: list[Any] = ["a", "b"] if changed == "island" else [0, 1, 2]
+    values += [0.5] if changed in ("total_reward", "best_so_far", "budget_left") else []
     step = draw(st.integers(0, 3))
     later = step + draw(st.integers(0, 2))
     n = draw(st.integers(0, 1))

@@ -287,6 +287,7 @@ class Oracle(NodeFacts):
             "prompt_digest": node["prompt_digest"],
             "fitness": node["fitness"],
             "fitness_text": node["fitness_text"],
+            "fitness_basis": node["fitness_basis"],
             "source_node_ids": sources,
             "tags": self.tags_of(sources),
         }

@@ -5,6 +5,8 @@ whole, for the first reason that applies.
 """
 
 import json
+import math
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -140,7 +142,7 @@ def _steps(view_rows: pa.Table) -> Iterator[Row]:
                     "prompt": step["prompt"],
                     "completion": [answer],
                     "fitness": step["fitness"],
-                    "fitness_basis": path["fitness_basis"],
+                    "fitness_basis": step["fitness_basis"],
                     "source_node_ids": step["source_node_ids"],
                     "tags": step["tags"],
                 }
@@ -148,6 +150,8 @@ def _steps(view_rows: pa.Table) -> Iterator[Row]:
 
 def _unusable(row: Row) -> str | None:
     """Why no trainer could use this row; None where it can."""
+    if any(isinstance(value, float) and not math.isfinite(value) for value in row.values()):
+        return "not_finite"  # finite scores of 1e308 have an infinite gap and no mean
     if "messages" in row:
         answers = [turn for turn in row["messages"] or () if turn["role"] == "assistant"]
         if not answers:
@@ -162,7 +166,8 @@ def _unusable(row: Row) -> str | None:
 
 
 def _is_visible(turn: Row) -> bool:
-    return bool((turn["content"] or "").strip()) or bool(turn["tool_calls"])
+    """Whether a turn says anything: calls a tool, or has a character that is no space and no control character."""
+    return bool(turn["tool_calls"]) or any(unicodedata.category(mark)[0] not in "ZC" for mark in turn["content"] or "")
 
 
 def _parse_tool_calls(row: Row) -> str | None:

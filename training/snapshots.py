@@ -87,6 +87,9 @@ def export_view(
     say = progress or (lambda text: None)
     form = form_of(view, turns)
     policy = read_policy()
+    target = Path(directory).absolute()
+    if not target.name:
+        raise WrongUse(f"{target} is the root of the file system; name a folder of its own for the snapshot.")
     tables = Tables(home)
     declare_views(tables)
     _demand_purpose(tables, policy, view, principal, purpose, now)
@@ -105,7 +108,7 @@ def export_view(
     )
     _demand_rows(examples, view, pinned)
     request = {"principal": principal, "purpose": purpose, "digest": policy.digest}
-    snapshot = _write(Path(directory).absolute(), view, pinned, examples, request, tables, say)
+    snapshot = _write(target, view, pinned, examples, request, tables, say)
     _register(home, tables, view, pinned, examples, snapshot, request, now)
     return snapshot
 

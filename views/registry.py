@@ -25,7 +25,7 @@ STATES = pa.list_(
             ("ucb", FLOAT),
             ("island", TEXT),
             ("best_so_far", FLOAT),
-            ("budget_left", COUNT),
+            ("budget_left", FLOAT),
         ]
     )
 )
@@ -41,6 +41,7 @@ STEPS = pa.list_(
             ("prompt_digest", TEXT),
             ("fitness", FLOAT),
             ("fitness_text", TEXT),
+            ("fitness_basis", TEXT),
             ("source_node_ids", TEXTS),
             ("tags", TEXTS),
         ]

@@ -77,6 +77,7 @@ def test_as_of_shows_a_node_as_it_was_known_at_a_step(espalier: Espalier, log: P
     own = espalier("as-of", good, "--json").json
     assert (own["node_id"], own["step"], own["known_at"]) == (good, 1, 1)
     assert own["fields"]["fitness"] == 3.0
+    assert own["session_fields"] == {"best_so_far": 3.0}
     assert [(row["node_id"], row["fields"]["visits"]) for row in own["ancestors"]] == [(seed, 2)]
     assert espalier("as-of", seed, "--step", "2", "--json").json["fields"]["visits"] == 3
     assert espalier("as-of", good, "--step", "0", "--json").json["fields"] == {}

@@ -49,6 +49,9 @@ def test_a_select_over_a_table_gives_its_rows(home: Home) -> None:
         "select count(*) as n from tasks as t join tasks as other using (task_id) where t.baseline_fitness > 1",
         "select count(*) as n from (select unnest([7]) as seven) -- a comment; with a semicolon",
         "with tasks as (select 5 as five) select count(*) as n from tasks",
+        "with tasks as (select * from tasks where baseline_fitness > 1) select count(*) as n from tasks",
+        "with one as (select 1 as n), two as (select n from one union select n from one) select n from two",
+        "with recursive up as (select 1 as n union select n + 1 from up where n < 3) select min(n) as n from up",
     ],
 )
 def test_ctes_set_operations_joins_and_comments_are_fine(home: Home, sql: str) -> None:

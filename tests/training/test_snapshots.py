@@ -1,6 +1,7 @@
 """Snapshots: what they hold, what they leave out and say so, and that equal manifests mean equal bytes."""
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -112,6 +113,32 @@ def test_what_no_trainer_could_use_is_left_out_counted_and_on_the_card(world: Tr
     assert snapshot.left_out == {"empty_answer": 1, "equal_answers": 1, "no_prompt": 1}
     assert json.loads(snapshot.manifest.read_text())["left_out"] == snapshot.left_out
     assert "| equal_answers | 1 |" in (snapshot.dir / "README.md").read_text()
+
+
+def test_an_answer_without_a_visible_character_is_empty_and_a_number_that_is_none_is_left_out(
+    world: TrainingWorld,
+) -> None:
+    huge = pair_row("a3", "b3")
+    huge["gap"] = math.inf
+    world.write("dpo_pairs", [pair_row("a1", "b1"), pair_row("a2", "b2", rejected="\u200b\u00a0"), huge])
+    snapshot = export_view(world.home, "dpo_pairs", world.folder / "d", now=NOW)
+    assert (snapshot.rows, snapshot.left_out) == (1, {"empty_answer": 1, "not_finite": 1})
+
+
+def test_each_step_carries_the_basis_that_its_own_fitness_was_measured_by(world: TrainingWorld) -> None:
+    steps = [step("n1", PROMPT, "warps 8"), step("n2", PROMPT, "warps 4", parent_id="n1")]
+    steps[0]["fitness_basis"] = "measured"
+    world.write("sft_trajectories", [path_row("n2", "t", steps)])
+    rows = load(export_view(world.home, "sft_trajectories", world.folder / "d", now=NOW).dir)
+    assert rows["fitness_basis"] == ["measured", "estimated:h100:v1"]
+
+
+def test_every_folder_that_holds_a_snapshot_is_registered(world: TrainingWorld) -> None:
+    world.paths([("t", PROMPT, "warps 8")])
+    one, two = (export_view(world.home, "sft_trajectories", world.folder / name, now=NOW) for name in ("one", "two"))
+    assert one.dataset_id == two.dataset_id
+    folders = world.tables.read("datasets", columns=["directory"])["directory"].to_pylist()
+    assert sorted(folders) == [str(one.dir), str(two.dir)]
 
 
 def test_rows_that_the_policy_withholds_are_left_out_by_tag_and_the_rest_is_exported(world: TrainingWorld) -> None:
@@ -327,5 +354,7 @@ def test_wrong_names_are_answered_with_the_right_ones(world: TrainingWorld) -> N
         export_view(world.home, "sft_trajectories", world.folder / "d", turns="all", now=NOW)
     with pytest.raises(WrongUse, match="'path' says nothing to dpo_pairs"):
         export_view(world.home, "dpo_pairs", world.folder / "d", turns="path", now=NOW)
+    with pytest.raises(WrongUse, match="root of the file system"):
+        export_view(world.home, "dpo_pairs", "/", now=NOW)
     with pytest.raises(UnknownName, match="espalier refresh"):
         export_view(world.home, "dpo_pairs", world.folder / "d", now=NOW)

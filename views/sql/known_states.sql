@@ -79,7 +79,7 @@ states_as_of_then as (
         try_cast(known_texts.visits_text as bigint) as visits,
         try_cast(known_texts.total_reward_text as double) as total_reward,
         try_cast(known_texts.best_so_far_text as double) as best_so_far,
-        try_cast(known_texts.budget_left_text as bigint) as budget_left,
+        try_cast(known_texts.budget_left_text as double) as budget_left,
         try_cast(known_grandparent_visits.known_value as bigint) as grandparent_visits
     from visited_nodes
     left join known_texts on visited_nodes.node_id = known_texts.node_id

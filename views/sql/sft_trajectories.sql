@@ -53,6 +53,7 @@ node_steps as (
             prompt_digest := attempts.prompt_digest,
             fitness := attempts.fitness,
             fitness_text := attempts.fitness_text,
+            fitness_basis := attempts.fitness_basis,
             source_node_ids := node_source_lists.source_node_ids,
             tags := coalesce(node_tag_lists.tags, cast([] as varchar[]))
         ) as exchange,
@@ -65,6 +66,7 @@ node_steps as (
             digest_part(exchanges.answer_key),
             digest_part(attempts.prompt_digest),
             digest_part(attempts.fitness_text),
+            digest_part(attempts.fitness_basis),
             digest_part(node_source_lists.source_keys),
             digest_part(node_tag_lists.tag_keys)
         ) as exchange_key
