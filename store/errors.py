@@ -39,6 +39,10 @@ class BadInput(PipelineError):
     """Input that cannot be read; nothing was half-written."""
 
 
+class NoLogFound(BadInput):
+    """A folder holds no file that is a log."""
+
+
 class HomeNotUsable(PipelineError):
     """The data folder cannot be created or written."""
 

@@ -7,7 +7,7 @@ about step 3 is no part of value(5, 5), and is part of value(5, 9).
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from store.delta import Tables
@@ -46,10 +46,6 @@ class AsOf:
     fields: dict[str, Any]
     session_fields: dict[str, Any]
     ancestors: tuple[KnownNode, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The keys that `espalier as-of --json` prints."""
-        return asdict(self)
 
 
 def as_of(home: Home, node_id: str, *, step: int | None = None, known_at: int | None = None) -> AsOf:

@@ -6,17 +6,19 @@ The order of the commits makes a crash harmless: what a node needs is written be
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from store.delta import LostRace, Tables, plan_again_until_committed
 from store.errors import BadInput
+from store.ids import stable_id
 from transforms import records as kinds
+from transforms.clocks import ENDED
 from transforms.compare import Comparison, compare_records
 from transforms.counts import SourceCounts
 from transforms.rebuild import Genealogy, Rebuilt, rebuild_session
 from transforms.records import Record, Source
 from transforms.rows import set_digests
-from transforms.stored import Stored, load_sessions, nodes_elsewhere
+from transforms.stored import Stored, load_sessions, nodes_elsewhere, rows_in
 from transforms.structure import Row, edges_of
 from transforms.write import Progress, add_commit, commit_difference, register_sessions, replace_changes
 
@@ -28,12 +30,14 @@ class Batch:
     """Records that go into the tables together, each with the file it came from.
 
     `tags` are rows of tag_assignments that the person named, in no file. `must_not_conflict` are sources that the
-    person named and of which only --run can say whether they are another run.
+    person named and of which only --run can say whether they are another run. `records_before` counts the records of
+    the same ingest that earlier batches held: tags are recorded a microsecond apart, so that the last line counts.
     """
 
     items: list[tuple[Source, Record]] = field(default_factory=list)
     tags: list[Row] = field(default_factory=list)
     must_not_conflict: set[str] = field(default_factory=set)
+    records_before: int = 0
     size_bytes: int = 0
 
     def add(self, source: Source, record: Record) -> None:
@@ -46,6 +50,11 @@ class Batch:
             self.size_bytes += 100 + len(record.content or "")
         else:
             self.size_bytes += 200
+
+    def following(self) -> "Batch":
+        """An empty batch for the records that come next."""
+        before = self.records_before + len(self.items)
+        return Batch(must_not_conflict=self.must_not_conflict, records_before=before)
 
     @property
     def is_full(self) -> bool:
@@ -69,7 +78,7 @@ def store_batch(
         batch: The records; every session that a node names is in it or stored.
         counts: Books per source_id, added to.
         reasons: Reasons of what is quarantined, added to.
-        now: Clock for tags and quarantine.
+        now: Clock for tags and quarantine; a tag is recorded up to a microsecond per record later.
         say: Called after each table.
 
     Returns:
@@ -85,17 +94,32 @@ def store_batch(
     def attempt() -> None:
         nonlocal counted
         stored = load_sessions(tables, _session_ids(batch))
-        comparison = compare_records(tables, batch.items, stored, now=now)
+        clock = now + timedelta(microseconds=batch.records_before)
+        comparison = compare_records(tables, batch.items, stored, now=clock)
+        comparison.tags += _named_tags(tables, batch.tags, clock + timedelta(microseconds=len(batch.items)))
         _refuse_collisions(batch, comparison)
         if not counted:  # a lost race must not count our own first try as already there
             comparison.add_to(counts)
             reasons.update(comparison.reasons)
             counted = True
-        comparison.tags += batch.tags
         _write(tables, comparison, stored, added, say)
 
     plan_again_until_committed(attempt)
     return added
+
+
+def _named_tags(tables: Tables, named: list[Row], now: datetime) -> list[Row]:
+    """Tags that a person named and that do not stand already; one that was taken away since gets another id."""
+    stored = rows_in(tables, "tag_assignments", "target_id", [row["target_id"] for row in named])
+    stored.sort(key=lambda row: (row["recorded_at"], row["assignment_id"]))
+    latest = {(row["target_kind"], row["target_id"], row["tag"]): row for row in stored}
+    rows = []
+    for row in named:
+        last = latest.get((row["target_kind"], row["target_id"], row["tag"]))
+        if last is None or last["action"] == "remove":
+            above = [] if last is None else [last["assignment_id"]]
+            rows.append(row | {"assignment_id": stable_id("g", row["assignment_id"], *above), "recorded_at": now})
+    return rows
 
 
 def _refuse_collisions(batch: Batch, found: Comparison) -> None:
@@ -116,7 +140,7 @@ def _write(tables: Tables, found: Comparison, stored: Stored, added: Counter[str
     rebuilt = _rebuild_touched(tables, found, stored)
     for session_id, session in rebuilt.items():
         found.sessions[session_id]["next_step"] = session.next_step
-    numbered, commit = register_sessions(tables, list(found.sessions.values()))
+    numbered, commit = register_sessions(tables, [_before_its_end(row) for row in found.sessions.values()])
     add_commit(added, "sessions", commit)
     say("numbered sessions")
 
@@ -149,6 +173,11 @@ def _write(tables: Tables, found: Comparison, stored: Stored, added: Counter[str
     say("wrote quarantine")
 
 
+def _before_its_end(row: Row) -> Row:
+    """A new session while its rows are written: its end comes after its changes, which it would make corrections."""
+    return row | {"status": None} if row["status"] in ENDED else row
+
+
 def _rebuild_touched(tables: Tables, found: Comparison, stored: Stored) -> dict[str, Rebuilt]:
     """Rebuild every session that gets a node, a turn or a change, and those whose nodes it gives an ancestor."""
     new_nodes: dict[str, list[Row]] = defaultdict(list)
@@ -157,16 +186,31 @@ def _rebuild_touched(tables: Tables, found: Comparison, stored: Stored) -> dict[
         new_nodes[row["session_id"]].append(row)
     for row in found.changes:
         new_changes[row["session_id"]].append(row)
-    touched = {*new_nodes, *new_changes, *(row["session_id"] for row in found.messages)}
+    touched = {*new_nodes, *new_changes, *found.reread_changes, *(row["session_id"] for row in found.messages)}
     if not touched:
         return {}
     _load_descendants_elsewhere(tables, found, stored, touched)
     genealogy = _genealogy(tables, found, stored)
     _set_all_digests(found, stored)
+    failure_rewards = _failure_rewards(tables, found)
     return {
-        session_id: rebuild_session(session_id, stored, new_nodes[session_id], new_changes[session_id], genealogy)
+        session_id: rebuild_session(
+            session_id,
+            stored,
+            new_nodes[session_id],
+            new_changes[session_id],
+            genealogy,
+            failure_reward=failure_rewards.get(found.sessions[session_id]["task_id"]),
+        )
         for session_id in sorted(touched)
     }
+
+
+def _failure_rewards(tables: Tables, found: Comparison) -> dict[str, float | None]:
+    """What a failure is rewarded with, by task."""
+    task_ids = [row["task_id"] for row in found.sessions.values()]
+    tasks = {row["task_id"]: row for row in rows_in(tables, "tasks", "task_id", task_ids)} | found.tasks
+    return {task_id: row["failure_reward"] for task_id, row in tasks.items()}
 
 
 def _load_descendants_elsewhere(tables: Tables, found: Comparison, stored: Stored, touched: set[str]) -> None:

@@ -2,6 +2,12 @@
 
 # What the search knew at a step. It was known then or it was not, so nothing of it can be written down later.
 STATE_FIELDS = frozenset({"visits", "total_reward", "island", "best_so_far", "budget_left"})
+ENDED = frozenset({"done", "failed"})  # statuses of a session that commits no further step
+
+
+def is_correction(field: str, session_status: str | None) -> bool:
+    """Whether a change that states no recorded_step corrects a finished session: it is written down after its end."""
+    return field not in STATE_FIELDS and session_status in ENDED
 
 
 def clock_fault(field: str, step: int, recorded_step: int) -> str | None:

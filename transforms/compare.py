@@ -3,11 +3,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from store.delta import Tables
 from transforms import records as kinds
+from transforms.clocks import is_correction
+from transforms.corrections import Corrections
 from transforms.counts import STORED_BEFORE, SourceCounts
 from transforms.quarantine import quarantine_row
 from transforms.records import Record, Source
@@ -22,7 +24,11 @@ KEPT_OF_A_SESSION = ("session_id", "session_seq", "task_id", "next_step", "sourc
 
 @dataclass
 class Comparison:
-    """What a batch adds. Sessions and tasks are whole rows as they should be; the rest are new rows only."""
+    """What a batch adds. Sessions and tasks are whole rows as they should be; the rest are new rows only.
+
+    `reread_changes` are sessions with a change that this file stored before, in an ingest that may have been killed
+    before it came to the nodes.
+    """
 
     tasks: dict[str, Row] = field(default_factory=dict)
     sessions: dict[str, Row] = field(default_factory=dict)
@@ -31,6 +37,7 @@ class Comparison:
     changes: list[Row] = field(default_factory=list)
     tags: list[Row] = field(default_factory=list)
     quarantine: list[Row] = field(default_factory=list)
+    reread_changes: set[str] = field(default_factory=set)
     outcomes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     reasons: Counter[str] = field(default_factory=Counter)
 
@@ -49,7 +56,8 @@ def compare_records(
     items = list(items)
     comparer = _Comparer(tables, stored, found, now)
     comparer.load_small_tables(items)
-    for source, record in items:
+    for number, (source, record) in enumerate(items):
+        comparer.tagged_at = now + timedelta(microseconds=number)  # of two lines on one tag the last counts
         comparer.compare(source, record)
     return found
 
@@ -61,10 +69,11 @@ class _Comparer:
         self.tables = tables
         self.stored = stored
         self.found = found
-        self.now = now
+        self.now = self.tagged_at = now
         self.nodes = dict(stored.nodes)
         self.messages = dict(stored.messages)
         self.changes = dict(stored.changes)
+        self.corrections = Corrections(stored)
         self.sessions = {session_id: dict(row) for session_id, row in stored.sessions.items()}
         self.tasks: dict[str, Row] = {}
         self.tag_ids: set[str] = set()
@@ -120,6 +129,7 @@ class _Comparer:
         row["log_counts"] = record.visits is not None
         row["task_id"] = record.task_id or self.sessions[record.session_id]["task_id"]
         self.nodes[record.node_id] = row
+        self.corrections.add_node(row)
         self.found.nodes.append(row)
         return "stored"
 
@@ -135,11 +145,21 @@ class _Comparer:
 
     def _change(self, source: Source, record: kinds.ChangeRecord) -> str:
         row = change_row(record, source.source_id)
-        known = self.changes.get(change_key(row))
+        is_late = is_correction(record.field, self.sessions[record.session_id]["status"])
+        if is_late and record.recorded_step is None:
+            known = self.corrections.stored_row(record, row)
+            if known is None:
+                row |= {"recorded_step": self.corrections.recorded_step(record), "n": 0}
+        else:
+            known = self.changes.get(change_key(row))
         if known is not None and _is_recorded(known):
             differs = ["new_value"] if known["new_value"] != row["new_value"] else []
-            return self._known(source, record, known, differs, f"change of {record.field} at step {record.step}")
+            outcome = self._known(source, record, known, differs, f"change of {record.field} at step {record.step}")
+            if outcome == STORED_BEFORE:
+                self.found.reread_changes.add(record.session_id)
+            return outcome
         self.changes[change_key(row)] = row
+        self.corrections.add_change(row)
         self.found.changes.append(row)
         return "stored"
 
@@ -171,7 +191,7 @@ class _Comparer:
         return outcome
 
     def _tag(self, source: Source, record: kinds.TagRecord) -> str:
-        row = tag_row(record, source.source_id, self.now)
+        row = tag_row(record, source.source_id, self.tagged_at)
         if row["assignment_id"] in self.tag_ids:
             return STORED_BEFORE
         self.tag_ids.add(row["assignment_id"])

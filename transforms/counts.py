@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 OUTCOMES = ("stored", "already_there", "conflicting", "stripped", "waiting", "quarantined")
 STORED_BEFORE = "stored before"  # there already, from an earlier or a killed ingest of this very file
@@ -84,7 +83,3 @@ class IngestReport:
     def check(self) -> None:
         """The books of the whole run must add up."""
         assert self.read == sum(getattr(self, outcome) for outcome in OUTCOMES), self
-
-    def to_json(self) -> dict[str, Any]:
-        """The keys that `espalier ingest --json` prints."""
-        return dict(vars(self))

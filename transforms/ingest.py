@@ -52,13 +52,16 @@ def ingest_paths(
         What was read and what became of it.
 
     Raises:
-        BadInput: A path is missing, a folder holds no log, nothing of a named file can be read (its bytes are in
-            quarantine then), or two runs collide (then nothing of that log is stored).
+        NoLogFound: A folder holds no log.
+        BadInput: A path is missing, nothing of a named file can be read (its bytes are then in
+            quarantine), or two runs collide (then nothing of that log is stored).
         UnknownName: No reader has this format.
         CommitConflict: Other writers kept committing first.
     """
     if not paths:
         raise BadInput("no path was named; name log files or folders of logs.")
+    if not all(tag.strip() for tag in tags):
+        raise BadInput("a tag is empty; leave --tag out, or name a tag of conf/governance.yaml.")
     found = find_logs([Path(path) for path in paths], log_format=format, leave_out=home.path)
     ingest = _Ingest(Tables(home), run=run, tags=tuple(tags), now=now, say=progress or (lambda line: None))
     ingest.report.skipped_files = len(found.skipped)
@@ -196,7 +199,7 @@ class _Ingest:
 
     def _flush(self) -> None:
         """Store the batch, then the rows of files that are done with it: `sources` is what is written last."""
-        batch, self.batch = self.batch, Batch(must_not_conflict=self.batch.must_not_conflict)
+        batch, self.batch = self.batch, self.batch.following()
         self.report.add_rows(store_batch(self.tables, batch, self.counts, self.reasons, now=self.now, say=self.say))
         self.known.forget()
         done, self.done = self.done, {}

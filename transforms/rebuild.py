@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from store.ids import number_text
-from transforms.replay import EVALUATION, STATISTICS, by_field, clock, session_changes
+from transforms.replay import EVALUATION, STATISTICS, by_field, clock, corrected_reward, session_changes
 from transforms.stored import Stored
 from transforms.structure import Row, ancestors_of, log_order, number_steps
 
@@ -46,7 +46,13 @@ class Genealogy:
 
 
 def rebuild_session(
-    session_id: str, stored: Stored, new_nodes: list[Row], new_changes: list[Row], genealogy: Genealogy
+    session_id: str,
+    stored: Stored,
+    new_nodes: list[Row],
+    new_changes: list[Row],
+    genealogy: Genealogy,
+    *,
+    failure_reward: float | None,
 ) -> Rebuilt:
     """Compute every row of a session that depends on the rest of it.
 
@@ -56,6 +62,7 @@ def rebuild_session(
         new_nodes: Rows of nodes that are not stored yet, in the order of their log.
         new_changes: Recorded change rows that are not stored yet.
         genealogy: Parents of all nodes that are known.
+        failure_reward: What the session's task gives to a failure; None: nothing.
     """
     stored_nodes = [dict(row) for row in stored.nodes.values() if row["session_id"] == session_id]
     stored_changes = [row for row in stored.changes.values() if row["session_id"] == session_id]
@@ -76,8 +83,8 @@ def rebuild_session(
             row["selected_step"] = min(row["selected_step"], last_step)
 
     recorded = [row for row in stored_changes if row["origin"] == "recorded"] + new_changes
-    _let_own_changes_win(evaluations, nodes, recorded)
-    changes = session_changes(nodes, recorded, evaluations)
+    _let_own_changes_win(evaluations, nodes, recorded, failure_reward)
+    changes = session_changes(nodes, recorded, evaluations, failure_reward=failure_reward)
     _forget_replayed(stored_nodes, stored_changes)
     _set_current_values(nodes, changes)
     clocks = [row["step"] for row in nodes] + [row["recorded_step"] for row in recorded]
@@ -95,17 +102,18 @@ def _first_evaluations(nodes: list[Row], changes: list[Row]) -> dict[str, dict[s
     return evaluations
 
 
-def _let_own_changes_win(evaluations: dict[str, dict[str, Any]], nodes: list[Row], recorded: list[Row]) -> None:
+def _let_own_changes_win(
+    evaluations: dict[str, dict[str, Any]], nodes: list[Row], recorded: list[Row], failure_reward: float | None
+) -> None:
     """A change recorded at a node's own clocks is its evaluation, whether it came with the node's line or later."""
     own_step = {row["node_id"]: row["step"] for row in nodes}
-    for change in sorted(recorded, key=lambda row: str(row["field"])):  # fitness, which the reward follows, first
+    said: dict[str, dict[str, Any]] = {}
+    for change in recorded:
         step = own_step.get(change["node_id"] or "")
-        if change["field"] not in EVALUATION or clock(change) != (step, step, 0):
-            continue
-        stated, value = evaluations[change["node_id"]], json.loads(change["new_value"])
-        if change["field"] == "fitness" and stated["reward"] == stated["fitness"]:
-            stated["reward"] = value
-        stated[change["field"]] = value
+        if change["field"] in EVALUATION and clock(change) == (step, step, 0):
+            said.setdefault(change["node_id"], {})[change["field"]] = json.loads(change["new_value"])
+    for node_id, values in said.items():
+        evaluations[node_id] |= values | {"reward": corrected_reward(evaluations[node_id], values, failure_reward)}
 
 
 def _mark_counted(nodes: list[Row], changes: list[Row]) -> None:

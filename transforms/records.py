@@ -175,15 +175,22 @@ class NodeRecord:
 
 @dataclass(frozen=True)
 class ChangeRecord:
-    """An assignment of a field that the log itself recorded; `node_id` None is the session's own field."""
+    """An assignment of a field that the log itself recorded; `node_id` None is the session's own field.
+
+    Without a `recorded_step` it was written down at its step, or after the end of a session that is finished; then
+    `said_before` (lines of the file before this one that say the same) tells whether it is stored already. A file
+    that has shown no node yet (`has_nodes`) is a list of corrections, of which no other file holds a part.
+    """
 
     session_id: str
     node_id: str | None
     field: str
     step: int
-    recorded_step: int
+    recorded_step: int | None
     value: JsonValue
     n: int = 0
+    said_before: int = 0
+    has_nodes: bool = True
     place: str | None = None
 
 

@@ -5,21 +5,28 @@ attempt, and the best fitness so far. A recorded row wins over the replayed one 
 visit, and visits from below a copy go along its original's path.
 """
 
+import json
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
 from store.ids import canonical_json
-from transforms.scoring import as_finite
+from transforms.scoring import Score, as_finite, reward_of
 
 Row = dict[str, Any]
+Clock = tuple[int, int, int]
 EVALUATION = ("fitness", "reward", "is_buggy", "failure_class")
 STATISTICS = ("visits", "total_reward")
 clock = itemgetter("step", "recorded_step", "n")
 
 
 def session_changes(
-    nodes: list[Row], recorded: Iterable[Row], evaluations: Mapping[str, Mapping[str, Any]]
+    nodes: list[Row],
+    recorded: Iterable[Row],
+    evaluations: Mapping[str, Mapping[str, Any]],
+    *,
+    failure_reward: float | None,
 ) -> list[Row]:
     """Every change-log row that a session should have, with old values.
 
@@ -27,6 +34,7 @@ def session_changes(
         nodes: All nodes of one session, with their steps.
         recorded: Rows whose origin is `recorded`, of that session.
         evaluations: Per node id, its evaluation as first reported (before any correction).
+        failure_reward: What the session's task gives to a failure; None: nothing.
 
     Returns:
         Rows of `change_log` less session_seq; those made here have origin `replayed`.
@@ -38,8 +46,8 @@ def session_changes(
         rows += _statistics_rows(ordered, evaluations)
     if not any(row["field"] == "best_so_far" for row in recorded):
         rows += _best_rows(ordered, evaluations)
-    rows += _rewards_of_corrections(ordered, recorded, evaluations)
-    # Later entries win: a correction over the evaluation, a recorded row over a replayed one of the same clocks.
+    rows += _rewards_of_corrections(ordered, recorded, evaluations, failure_reward)
+    # Later entries win: a recorded row over a replayed one of the same clocks.
     everything = {(row["node_id"], row["field"], *clock(row)): dict(row) for row in [*rows, *recorded]}
     changes = list(everything.values())
     set_old_values(changes)
@@ -147,19 +155,80 @@ def _best_rows(ordered: list[Row], evaluations: Mapping[str, Mapping[str, Any]])
     return rows
 
 
+def corrected_reward(before: Mapping[str, Any], said: Mapping[str, Any], failure_reward: float | None) -> float | None:
+    """The reward after a correction: by the rule where it was by the rule before, else what the log stated.
+
+    Args:
+        before: The evaluation so far: fitness, reward, is_buggy, failure_class.
+        said: The fields of it that are corrected. Of a fitness and a failure that contradict each other the one that
+            was said last counts.
+        failure_reward: What the task gives to a failure; None: nothing.
+    """
+    if "reward" in said:
+        return as_finite(said["reward"])
+    is_fitness = before["reward"] == before["fitness"]
+    of_failure = reward_of(Score(None, before["is_buggy"], before["failure_class"]), failure_reward)
+    if not is_fitness and not (before["is_buggy"] and before["reward"] == of_failure):
+        return as_finite(before["reward"])
+    after = {**before, **said}
+    is_failure = after["is_buggy"] and "fitness" not in said and ("is_buggy" in said or not is_fitness)
+    score = Score(None if is_failure else after["fitness"], after["is_buggy"], after["failure_class"])
+    return reward_of(score, failure_reward)
+
+
 def _rewards_of_corrections(
-    ordered: list[Row], recorded: list[Row], evaluations: Mapping[str, Mapping[str, Any]]
+    ordered: list[Row],
+    recorded: Iterable[Row],
+    evaluations: Mapping[str, Mapping[str, Any]],
+    failure_reward: float | None,
 ) -> list[Row]:
-    """Where the reward was the fitness, a corrected fitness corrects the reward at the same clocks."""
-    own_reward = {(row["node_id"], *clock(row)) for row in recorded if row["field"] == "reward"}
-    by_id = {node["node_id"]: node for node in ordered}
-    rows = []
-    for change in recorded:
-        node = by_id.get(change["node_id"] or "")
-        if node is None or change["field"] != "fitness" or (change["node_id"], *clock(change)) in own_reward:
-            continue
-        stated = evaluations[node["node_id"]]
-        if stated["reward"] == stated["fitness"]:
-            row = _assign(node, "reward", None) | {name: change[name] for name in ("step", "recorded_step", "n")}
-            rows.append(row | {"new_value": change["new_value"], "source_id": change["source_id"]})
+    """The rewards that follow from corrected evaluations, at the clocks of the corrections."""
+    by_node: dict[str | None, list[Row]] = {}
+    for row in recorded:
+        if row["field"] in EVALUATION:
+            by_node.setdefault(row["node_id"], []).append(row)
+    rows: list[Row] = []
+    for node in ordered:
+        corrections = [row for row in by_node.get(node["node_id"], ()) if clock(row) != (node["step"], node["step"], 0)]
+        if corrections:
+            own = [_assign(node, name, evaluations[node["node_id"]][name]) for name in EVALUATION]
+            rows += _rewards_of_one(node, own, corrections, failure_reward)
     return rows
+
+
+def _rewards_of_one(node: Row, own: list[Row], corrections: list[Row], failure_reward: float | None) -> list[Row]:
+    """Go through a node's corrections as they were written down.
+
+    One about a step also tells of the later steps of which something was known by then.
+    """
+    log = {name: group for (_, name), group in by_field([*own, *corrections]).items()}
+    at_once: dict[Clock, list[Row]] = {}
+    for row in corrections:
+        at_once.setdefault(clock(row), []).append(row)
+    rows = []
+    for step, written, n in sorted(at_once, key=itemgetter(1, 0, 2)):
+        here = (step, written, n)
+        after = (row for group in log.values() for row in group[bisect_right(group, here, key=clock) :])
+        for of_step in sorted({step, *(row["step"] for row in after if row["recorded_step"] <= written)}):
+            at = (of_step, written, n)
+            before = {name: _standing(group, at, leave_out=(here, at)) for name, group in log.items()}
+            said = [row for row in at_once[here] if _standing(log[row["field"]], at) is row]
+            if not said or None in before.values() or any(row["field"] == "reward" for row in said):
+                continue
+            values = {name: json.loads(row["new_value"]) for name, row in before.items() if row is not None}
+            corrected = {row["field"]: json.loads(row["new_value"]) for row in said}
+            reward = corrected_reward(values, corrected, failure_reward)
+            if reward != values["reward"]:
+                row = _assign(node, "reward", reward, step=of_step)
+                rows.append(row | {"recorded_step": written, "n": n, "source_id": said[0]["source_id"]})
+                insort(log["reward"], rows[-1], key=clock)
+    return rows
+
+
+def _standing(group: list[Row], at: Clock, *, leave_out: tuple[Clock, ...] = ()) -> Row | None:
+    """The last of a field's rows up to these clocks, as far as they were written down by then."""
+    for place in range(bisect_right(group, at, key=clock) - 1, -1, -1):
+        row = group[place]
+        if row["recorded_step"] <= at[1] and clock(row) not in leave_out:
+            return row
+    return None

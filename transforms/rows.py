@@ -47,9 +47,10 @@ def message_row(record: MessageRecord, source_id: str) -> Row:
 
 
 def change_row(record: ChangeRecord, source_id: str) -> Row:
-    """A recorded row of `change_log`, less session_seq and old_value."""
+    """A recorded row of `change_log`, less session_seq and old_value; written down at its step unless it says when."""
     row = _columns(record, "change_log")
     value = canonical_json(json_safe(record.value))
+    row["recorded_step"] = record.step if record.recorded_step is None else record.recorded_step
     return row | {"old_value": None, "new_value": value, "origin": "recorded", "source_id": source_id}
 
 

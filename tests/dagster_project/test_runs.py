@@ -104,6 +104,13 @@ def test_new_nodes_are_refreshed_incrementally_and_move_the_data_version(home, i
     assert all(after[asset] != before[asset] for asset in before)
 
 
+def test_a_note_in_the_inbox_holds_nothing_up(home, instance):
+    (home.inbox / "README.txt").write_text("logs of the night run come here\n")
+    grow(home, "s2", [0.8, 0.2])
+    again = run("snapshots", home, instance)
+    assert again.success and metadata_of(again, "nodes")["dagster/row_count"] == 6
+
+
 def spoil(home, table, **values):
     """Change one row behind everybody's back: the table's watermark and metadata stay as they are."""
     tables = Tables(home)

@@ -87,6 +87,25 @@ def test_changes_of_equal_clocks_in_a_grown_log_are_stored_once_wherever_it_was_
         assert contents(home)[name] == contents(unbroken)[name]
 
 
+@pytest.mark.parametrize("point", ["numbered sessions", "wrote change_log", "wrote sessions", "wrote nodes"])
+def test_a_correction_of_a_finished_session_reaches_its_node_wherever_it_was_killed(ingest, home, tmp_path, point):
+    def change(value: float) -> dict:
+        return {"type": "change", "session": "s", "node": "a", "field": "fitness", "step": 0, "value": value}
+
+    done = {"type": "session", "session": "s", "status": "done"}
+    log = write_lines(tmp_path / "log.jsonl", *start_of_run(), node("a"), change(2.0), done, change(3.0))
+    kill_at(point, home, "paths", log)
+    ingest(log)
+    kill_at(point, home, "paths", write_lines(log, change(4.0), mode="a"))
+    ingest(log)
+    unbroken = open_home(tmp_path / "unbroken")
+    ingest_paths(unbroken, [log], now=NOW)
+    for name in ("change_log", "nodes", "sessions"):
+        assert contents(home)[name] == contents(unbroken)[name], name
+    clocks = [(row["step"], row["recorded_step"]) for row in rows(home, "change_log") if row["field"] == "fitness"]
+    assert sorted(clocks) == [(0, 0), (0, 1), (0, 2)]
+
+
 @pytest.fixture(scope="module")
 def half_drained(tmp_path_factory):
     """A home whose ledger holds one session that was drained and one that was not."""

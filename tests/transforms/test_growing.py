@@ -7,12 +7,27 @@ from store.home import open_home
 from transforms.ingest import ingest_paths
 
 CHANGE = {"type": "change", "session": "s", "node": "a"}
+STATUS = {"type": "session", "session": "s"}
 LOGS = {
     "a change at its node's own step": [
         node("a", metric=1.0),
         node("b", metric=1.5),
         CHANGE | {"field": "fitness", "step": 0, "value": 2.0},
         CHANGE | {"field": "fitness", "step": 0, "value": 3.0},
+    ],
+    "corrections after the end, and a search that goes on": [
+        node("a", metric=1.0),
+        CHANGE | {"field": "fitness", "step": 0, "value": 2.0},
+        STATUS | {"status": "done"},
+        CHANGE | {"field": "fitness", "step": 0, "value": 3.0},
+        CHANGE | {"field": "fitness", "step": 0, "value": 2.0},
+        CHANGE | {"field": "is_buggy", "step": 0, "value": True},
+        CHANGE | {"field": "is_buggy", "step": 0, "value": True},
+        STATUS | {"status": "running"},
+        node("b", parent="a"),
+        CHANGE | {"node": "b", "field": "fitness", "step": 1, "value": 4.0},
+        STATUS | {"status": "done"},
+        CHANGE | {"field": "fitness", "step": 0, "value": 5.0},
     ],
     "nodes with and without a step": [node("a"), node("b", parent="a"), node("c", parent="a", step=5), node("d")],
     "final visits after a node without": [node("a"), node("b", parent="a", visits=4, total_reward=2.0)],

@@ -65,6 +65,24 @@ def test_a_line_that_cannot_be_taken_is_kept_with_place_and_reason_and_the_rest_
     assert "ends inside" in kept["line 15"][0] and kept["line 15"][1].endswith(b'"cut')
 
 
+def test_a_change_or_a_tag_that_names_what_is_not_there_to_name_is_kept_with_its_reason(ingest, home, tmp_path):
+    faults = {
+        "field 'fitnes' is unknown; there are fitness, reward": {"type": "change", "field": "fitnes", "node": "a"},
+        "fitness is a field of a node": {"type": "change", "field": "fitness"},
+        "best_so_far is a field of a session": {"type": "change", "field": "best_so_far", "node": "a"},
+        "node 'a' is named without its session": {"type": "tag", "tag": "pii", "node": "a"},
+        "turn 0 is named without its node": {"type": "tag", "tag": "pii", "session": "s", "turn": 0},
+    }
+    of_change = {"session": "s", "step": 0, "value": 1.0}
+    lines = [line | (of_change if line["type"] == "change" else {}) for line in faults.values()]
+    report = ingest(write_lines(tmp_path / "log.jsonl", *start_of_run(), node("a"), *lines))
+    assert report.quarantined == len(faults)
+    kept = sorted(rows(home, "quarantine"), key=lambda row: int(row["place"].removeprefix("line ")))
+    for reason, row in zip(faults, kept, strict=True):
+        assert reason in row["reason"]
+    assert rows(home, "tag_assignments") == []
+
+
 def test_two_records_on_one_line_and_a_missing_last_line_end_lose_nothing(ingest, home, tmp_path):
     both = json.dumps(node("a")) + json.dumps(node("b", parent="a")) + "\n"
     log = write_lines(tmp_path / "log.jsonl", *start_of_run(), both, json.dumps(node("c", parent="b")))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.errors import BadInput, UnknownName
+from store.errors import BadInput, NoLogFound, UnknownName
 from transforms.logs import aide, native, openevolve
 from transforms.records import LogFile
 from transforms.scoring import plain_text
@@ -57,7 +57,8 @@ def find_logs(paths: Sequence[Path], *, log_format: str = "auto", leave_out: Pat
 
     Raises:
         UnknownName: No reader has this format.
-        BadInput: A path does not exist or cannot be opened, or a named folder holds no log.
+        BadInput: A path does not exist or cannot be opened.
+        NoLogFound: A named folder holds no log.
     """
     if log_format not in ("auto", *FORMATS):
         raise UnknownName(f"no log format {log_format!r}; there are auto, {', '.join(FORMATS)}.")
@@ -79,7 +80,7 @@ def find_logs(paths: Sequence[Path], *, log_format: str = "auto", leave_out: Pat
             logs.setdefault((taken, str(key)), []).append(file)
         if path.is_dir() and len(logs) == before and not _holds_known(path, logs):
             wanted = "a log" if log_format == "auto" else f"a log of format {log_format}"
-            raise BadInput(
+            raise NoLogFound(
                 f"folder {path} holds no file that is {wanted}; readers take {', '.join(FORMATS)} "
                 "(native logs are *.jsonl files, see docs/native_format.md)."
             )
@@ -115,6 +116,7 @@ def hash_file(file: FoundFile, sizes: Iterable[int] = ()) -> tuple[LogFile, dict
 
 
 def _files_under(path: Path, leave_out: Path | None) -> Iterator[FoundFile]:
+    """The file itself, or what is in the folder; hidden files and folders (half-copied, mostly) do not count."""
     if not path.exists():
         raise BadInput(f"path {path} does not exist; name a log file or a folder of logs.")
     if not path.is_dir():
@@ -126,10 +128,11 @@ def _files_under(path: Path, leave_out: Path | None) -> Iterator[FoundFile]:
         raise BadInput(f"folder {path} cannot be opened (permission denied); name one that can.")
     hidden = leave_out.resolve() if leave_out is not None else None
     for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if (Path(folder) / name).resolve() != hidden)
+        seen = (name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in seen if (Path(folder) / name).resolve() != hidden)
         for name in sorted(names):
             file = Path(folder) / name
-            if file.is_file():
+            if file.is_file() and not name.startswith("."):
                 yield FoundFile(file, plain_text(file.relative_to(path).as_posix()), is_named=False)
 
 

@@ -42,7 +42,7 @@ from transforms.records import (
     TaskRecord,
     Waiting,
 )
-from transforms.scoring import as_count, as_number, score_metric, text_safe
+from transforms.scoring import as_count, as_number, json_safe, score_metric, text_safe
 
 FORMAT = "native"
 READER_VERSION = "1"
@@ -73,6 +73,8 @@ class _FileReader:
         self.tasks: dict[str, TaskRecord] = {}
         self.rules: dict[str, TaskRules] = {}
         self.equal_clocks: Counter[tuple[Any, ...]] = Counter()
+        self.said: Counter[tuple[Any, ...]] = Counter()  # how often a change was said
+        self.has_nodes = False
 
     def records(self) -> Iterator[Yielded]:
         number = 0
@@ -92,13 +94,15 @@ class _FileReader:
     def _recall(self, stream: BinaryIO, size_bytes: int) -> int:
         """Pass what was ingested before, keeping what later lines rest on; returns the number of lines.
 
-        That is the run, the tasks, and how many changes had the same clocks.
+        That is the run, the tasks, whether there are nodes, and how many changes had the same clocks or said the same.
         """
         number = 0
         while stream.tell() < size_bytes:
             raw = stream.readline()
             number += 1
-            if any(kind in RECALLED for kind in OUR_TYPE.findall(raw)):
+            found = OUR_TYPE.findall(raw)
+            self.has_nodes |= b"node" in found
+            if any(kind in RECALLED for kind in found):
                 for _ in self._line(raw, f"line {number}"):
                     pass
         return number
@@ -138,6 +142,7 @@ class _FileReader:
             if self._rules(line.session) is None:
                 yield Waiting(place, f"session {line.session!r} stands on no line before it and in no earlier file")
             elif isinstance(line, NodeLine):
+                self.has_nodes = True
                 yield self._node(line, place)
             else:
                 yield self._message(line, place) if isinstance(line, MessageLine) else self._change(line, place)
@@ -239,14 +244,24 @@ class _FileReader:
 
     def _change(self, line: ChangeLine, place: str) -> ChangeRecord:
         node_id = None if line.node is None else self._node_id(line.session, line.node)
-        recorded_step = line.step if line.recorded_step is None else line.recorded_step
-        clocks = (self._session_id(line.session), node_id, line.field, line.step, recorded_step)
-        n = self.equal_clocks[clocks]
-        self.equal_clocks[clocks] += 1
+        about = (self._session_id(line.session), node_id, line.field, line.step)
+        clocks = (*about, line.step if line.recorded_step is None else line.recorded_step)
         value = str(line.value) if line.field == "island" and line.value is not None else line.value
         if line.field in NUMBERS and isinstance(value, int) and as_count(abs(value)) is None:
             value = as_number(value)  # a column of floats takes no integer of that size
-        return ChangeRecord(clocks[0], node_id, line.field, line.step, recorded_step, value, n=n, place=place)
+        said = (*about, canonical_json(json_safe(value)))
+        record = ChangeRecord(
+            *about,
+            line.recorded_step,
+            value,
+            n=self.equal_clocks[clocks],
+            said_before=self.said[said],
+            has_nodes=self.has_nodes,
+            place=place,
+        )
+        self.equal_clocks[clocks] += 1
+        self.said[said] += 1
+        return record
 
     def _tag(self, line: TagLine, place: str) -> Record:
         if line.session is None and line.task is None:

@@ -179,6 +179,7 @@ FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "failure_class": (str,),
     "island": (str, int),
 }
+SESSION_FIELDS = ("best_so_far", "budget_left")
 NUMBERS = tuple(name for name, types in FIELD_TYPES.items() if float in types)
 
 
@@ -209,6 +210,8 @@ def parse_line(value: Any) -> Line:
         _check_change(line)
     if isinstance(line, NodeLine):
         _check_choice(line)
+    if isinstance(line, TagLine):
+        _check_target(line)
     return line
 
 
@@ -244,20 +247,31 @@ def _check_choice(line: NodeLine) -> None:
         raise NotALine(f"node line: selected_step {line.selected_step} must be earlier than step {line.step}")
 
 
+def _check_target(line: TagLine) -> None:
+    """A name that cannot be found must not widen a tag to all of the file."""
+    if line.node is not None and line.session is None:
+        raise NotALine(f"tag line: node {line.node!r} is named without its session")
+    if line.turn is not None and line.node is None:
+        raise NotALine(f"tag line: turn {line.turn} is named without its node")
+
+
 def _check_change(line: ChangeLine) -> None:
+    if line.field not in FIELD_TYPES:
+        raise NotALine(f"change line: field {line.field!r} is unknown; there are {', '.join(FIELD_TYPES)}")
+    if (line.node is None) != (line.field in SESSION_FIELDS):
+        raise NotALine(f"change line: {line.field} is a field of a {'node' if line.node is None else 'session'}")
     recorded_step = line.step if line.recorded_step is None else line.recorded_step
     fault = clock_fault(line.field, line.step, recorded_step)
     if fault is not None:
         raise NotALine(f"change line: {fault}")
-    wanted = FIELD_TYPES.get(line.field)
-    is_right = wanted is None or line.value is None or isinstance(line.value, wanted)
-    if wanted is not None and bool not in wanted and isinstance(line.value, bool):
+    wanted = FIELD_TYPES[line.field]
+    is_right = line.value is None or isinstance(line.value, wanted)
+    if bool not in wanted and isinstance(line.value, bool):
         is_right = False
     if is_right and line.value is not None and line.field in NUMBERS:
         is_right = as_finite(line.value) is not None
     if is_right and line.value is not None and line.field == "visits":
         is_right = as_count(line.value) is not None
-    is_finite = not isinstance(line.value, float) or line.value - line.value == 0
-    if not is_right or not is_finite:
-        names = "a finite number" if line.field in NUMBERS else " or ".join(t.__name__ for t in wanted or ())
-        raise NotALine(f"change line: {line.field} is {line.value!r}, and must be {names or 'finite'} or null")
+    if not is_right:
+        names = "a finite number" if line.field in NUMBERS else " or ".join(t.__name__ for t in wanted)
+        raise NotALine(f"change line: {line.field} is {line.value!r}, and must be {names} or null")
