@@ -31,16 +31,27 @@ def export(
             show_default=False,
         ),
     ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", min=0, help="Delta version of the view [latest].", show_default=False)
+    ] = None,
     principal: Annotated[str, typer.Option("--principal", help="For whom, in conf/governance.yaml.")] = "local",
     purpose: Annotated[str, typer.Option("--purpose", help="For what: train, export, retrieve or audit.")] = "train",
 ) -> Answer:
-    """Write a view as a dataset that `datasets.load_dataset(DIR)` reads, with a manifest that reproduces it."""
+    """Write a view as a dataset that `datasets.load_dataset(DIR)` reads, and a manifest of what it was made from."""
     from training.snapshots import export_view
 
     home = call.existing_home()
     with call.progress(f"export {view}") as progress:
         snapshot = export_view(
-            home, view, directory, turns=turns, principal=principal, purpose=purpose, now=call.now, progress=progress
+            home,
+            view,
+            directory,
+            turns=turns,
+            principal=principal,
+            purpose=purpose,
+            version=version,
+            now=call.now,
+            progress=progress,
         )
     keys = ("dir", "rows", "splits", "left_out", "manifest", "dataset_id", "form")
     content = {key: getattr(snapshot, key) for key in keys}

@@ -37,11 +37,9 @@ def refresh(
 
 def explain(call: Call, view: Annotated[str, typer.Argument(metavar="VIEW", help="A view.")]) -> Answer:
     """Say what a refresh of a view would do, and why, without doing it."""
-    from store.delta import plan_again_until_committed
     from views.explain import explain as explain_view
 
-    home = call.existing_home()
-    plan = plan_again_until_committed(lambda: explain_view(home, view))  # a refresh may run meanwhile
+    plan = explain_view(call.existing_home(), view)
     content = {key: getattr(plan, key) for key in PLAN}
     return Answer({"view": view, **content}, lambda console: _draw_plan(console, view, content))
 

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-ESTIMATE_HEADING = "model estimate, not run on a GPU"
+from store.verdicts import ESTIMATE_HEADING
+
 PIPE_WIDTH = 1_000_000  # columns where no terminal says how many there are: no cell is cut or wrapped
 TEXT_WIDTH = 20  # columns that free text has at least in a table
 FIELD_CHARACTERS = 400  # of one value among the fields of a thing, on a terminal

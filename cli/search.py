@@ -107,7 +107,7 @@ def judge(
 
 
 def _heading() -> str:
-    from cli.output import ESTIMATE_HEADING
+    from store.verdicts import ESTIMATE_HEADING
 
     return ESTIMATE_HEADING
 

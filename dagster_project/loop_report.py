@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from store.home import Home
+from store.verdicts import ESTIMATE_HEADING
 
 if TYPE_CHECKING:
     from store.delta import Tables
 
-ESTIMATE_HEADING = "model estimate, not run on a GPU"
 ESTIMATE_KEY = "est_us_h100_model_v1"
 NODE_COLUMNS = (
     "node_id",

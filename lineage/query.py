@@ -13,6 +13,7 @@ import pyarrow as pa
 from lineage.policy import Policy, read_policy
 from lineage.query_guard import ONLY_SELECT, referenced_names
 from store.delta import Tables, quiet_connection
+from store.duckdb_connection import quoted
 from store.errors import UnknownName, VersionGone, WrongUse
 from store.home import Home
 
@@ -71,7 +72,7 @@ def _pinned_connection(
     for name in names:
         readable += _bind(connection, tables, name, versions.get(name), refused_tags)
     for setting in (
-        f"set allowed_paths = [{', '.join(map(_literal, readable))}]",
+        f"set allowed_paths = [{', '.join(map(quoted, readable))}]",
         "set python_enable_replacements = false",
         "set enable_external_access = false",
         "set lock_configuration = true",
@@ -91,7 +92,7 @@ def _bind(
     files = [] if pinned is None else tables.files(name, version=pinned)
     columns = ", ".join(f'"{column}"' for column in schema.names)
     if files:
-        source = f"select {columns} from read_parquet([{', '.join(map(_literal, files))}], union_by_name = true)"
+        source = f"select {columns} from read_parquet([{', '.join(map(quoted, files))}], union_by_name = true)"
     else:
         connection.register(f"empty_{name}", schema.empty_table())
         source = f"select {columns} from empty_{name}"
@@ -115,7 +116,7 @@ def _policy_filter(tables: Tables, columns: list[str], refused_tags: list[str]) 
     if not refused_tags:
         return "", None
     if "tags" in columns:
-        return f" where not coalesce(list_has_any(tags, [{', '.join(map(_literal, refused_tags))}]), false)", None
+        return f" where not coalesce(list_has_any(tags, [{', '.join(map(quoted, refused_tags))}]), false)", None
     if "node_id" in columns:
         rows = tables.read(NODE_TAGS, columns=["node_id", "tag"]).to_pylist()
         hidden = sorted({row["node_id"] for row in rows if row["tag"] in refused_tags})
@@ -145,7 +146,3 @@ def _explained(error: duckdb.Error, tables: Tables, names: list[str]) -> WrongUs
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0].strip()
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -29,6 +29,11 @@ def _shared() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
+def quoted(text: str) -> str:
+    """A text as a SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     connection.execute("set timezone = 'UTC'").fetchall()
     connection.execute("set enable_progress_bar = false").fetchall()

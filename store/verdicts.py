@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+ESTIMATE_HEADING = "model estimate, not run on a GPU"  # stands over every number that a judge estimated
+
 
 @dataclass(frozen=True)
 class Check:

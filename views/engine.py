@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from store.artifacts import load_artifact
 from store.delta import Tables, quiet_connection
+from store.duckdb_connection import quoted
 from store.errors import UnknownName
 from views.definition import load_definition, staging_order, table_inputs
 from views.settings import ViewSettings
@@ -50,11 +51,6 @@ class Scope:
 
 
 EVERYTHING = Scope()
-
-
-def quoted(text: str) -> str:
-    """A text as a SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 class Engine:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from store.duckdb_connection import quoted
 from views.edges import edges_from, with_session_seq
-from views.engine import Engine, quoted
+from views.engine import Engine
 from views.feeds import Feeds
 from views.walk import Labelled, spread
 

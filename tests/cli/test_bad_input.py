@@ -95,6 +95,14 @@ def test_a_home_that_cannot_be_written(espalier_process: Espalier, tmp_path: Pat
     assert log.read_text() == LOG
 
 
+@pytest.mark.parametrize("command", [["refresh"], ["explain", "dpo_pairs"], ["tables"], ["query", "select 1"]])
+def test_a_home_mistyped_is_not_made(espalier_process: Espalier, tmp_path: Path, command: list[str]) -> None:
+    answer = espalier_process(*command, "--home", tmp_path / "hmoe")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.error_line.startswith("HomeNotUsable: no home folder at ")
+    assert not (tmp_path / "hmoe").exists()
+
+
 HOLD = """
 import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)

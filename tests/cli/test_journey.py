@@ -103,6 +103,9 @@ def test_an_exported_dataset_is_what_the_view_holds(espalier: Espalier, log: Pat
     assert (answer["rows"], answer["left_out"]) == (1, {})
     assert Path(answer["manifest"]).is_file()
     assert (tmp_path / "pairs" / "README.md").is_file()
+    pinned = str(json.loads(Path(answer["manifest"]).read_text())["view_version"])
+    again = espalier("export", "dpo_pairs", tmp_path / "again", "--version", pinned, "--json").json
+    assert again["dataset_id"] == answer["dataset_id"]
     too_little = espalier("train", "sft", tmp_path / "pairs")
     assert too_little.code == 2
     assert too_little.error_line.startswith("WrongUse: ")
