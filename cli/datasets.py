@@ -27,12 +27,12 @@ def export(
         str | None,
         typer.Option(
             "--turns",
-            help="Form of sft_trajectories: step, one prompt and answer a row, or path, root to leaf. [step]",
-            show_default=False,
+            help="Form of sft_trajectories: step, one prompt and answer a row, or path, root to leaf.",
+            show_default="step",
         ),
     ] = None,
     version: Annotated[
-        int | None, typer.Option("--version", min=0, help="Delta version of the view [latest].", show_default=False)
+        int | None, typer.Option("--version", min=0, help="Delta version of the view.", show_default="latest")
     ] = None,
     principal: Annotated[str, typer.Option("--principal", help="For whom, in conf/governance.yaml.")] = "local",
     purpose: Annotated[str, typer.Option("--purpose", help="For what: train, export, retrieve or audit.")] = "train",
@@ -69,10 +69,10 @@ def train_sft(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="YAML of trl.SFTConfig arguments [conf/training/sft.yaml].", show_default=False),
+        typer.Option("--config", help="YAML of trl.SFTConfig arguments.", show_default="conf/training/sft.yaml"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the model [under the home's models].", show_default=False)
+        Path | None, typer.Option("--out", help="Folder of the model.", show_default="under the home's models")
     ] = None,
 ) -> Answer:
     """Fine-tune a language model with TRL's SFTTrainer and register run and model."""

@@ -10,7 +10,7 @@ from cli.program import Answer, Call, command
 from store.home import Home
 
 ActorOption = Annotated[
-    str | None, typer.Option("--actor", help="Who decides [the user of this machine].", show_default=False)
+    str | None, typer.Option("--actor", help="Who decides.", show_default="the user of this machine")
 ]
 
 
