@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kernel_search.judge.estimate import METRIC
 from store.home import Home
 from store.verdicts import ESTIMATE_HEADING
 
 if TYPE_CHECKING:
     from store.delta import Tables
 
-ESTIMATE_KEY = "est_us_h100_model_v1"
 NODE_COLUMNS = (
     "node_id",
     "session_id",
@@ -202,7 +202,7 @@ def _best(task: str, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Best]:
 
 
 def _estimate_us(node: Mapping[str, Any]) -> float | None:
-    value = json.loads(node["metrics"] or "{}").get(ESTIMATE_KEY)
+    value = json.loads(node["metrics"] or "{}").get(METRIC)
     return None if value is None else float(value)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernel_search.grammar import KINDS
+from kernel_search.judge.estimate import METRIC
 from kernel_search.policies import make_policy
 from kernel_search.proposers import Proposer, make_proposer
 from kernel_search.search_settings import SearchSettings, read_search_settings
@@ -21,8 +22,6 @@ from store.ledger_rows import NewSession
 
 if TYPE_CHECKING:
     from kernel_search.judge import Judge
-
-METRIC = "est_us_h100_model_v1"
 
 
 @dataclass(frozen=True)

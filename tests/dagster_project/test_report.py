@@ -13,6 +13,7 @@ from dagster_project.loop_display import LoopDisplay
 from dagster_project.loop_pages import lines, markdown, print_report, sheets, write_report
 from dagster_project.loop_report import Best, proposer_numbers
 from dagster_project.run_loop import STAGES
+from kernel_search.judge.estimate import METRIC
 
 SEARCHES = [
     {"proposer": "trained", "task": "softmax", "session_id": "s1"},
@@ -33,7 +34,7 @@ def node(
         "fitness": 0.1 if valid else None,
         "is_buggy": None if failure_class == "harness.crash" else not valid,
         "failure_class": failure_class,
-        "metrics": json.dumps({} if estimate_us is None else {"est_us_h100_model_v1": estimate_us}),
+        "metrics": json.dumps({} if estimate_us is None else {METRIC: estimate_us}),
     }
 
 

@@ -28,6 +28,9 @@ def run(x):
 """
 
 
+CALLS = "CALLS = [0]\nTABLE = {}\n\n\ndef given(value):\n    return value\n\n\n"
+
+
 def refusal(*, host: str = "pass", kernel: str = "pass", top: str = "") -> str:
     with pytest.raises(Refused) as caught:
         screen(top + KERNEL.format(host=host, kernel=kernel))
@@ -48,6 +51,13 @@ def test_what_is_compiled_holds_the_kernels_and_no_host_function():
     screened = screen(KERNEL.format(host="pass", kernel="pass"))
     assert screened.kernels == ("copy_kernel",)
     assert "def copy_kernel" in screened.kernel_source and "def run" not in screened.kernel_source
+
+
+def test_what_is_compiled_holds_the_functions_that_loading_it_calls():
+    text = screen(
+        "def pick():\n    return 64\n\n\nN = pick()\n" + KERNEL.format(host="pass", kernel="pass")
+    ).kernel_source
+    assert "def pick" in text and "def run" not in text
 
 
 @pytest.mark.parametrize(
@@ -98,10 +108,90 @@ def test_what_is_compiled_holds_the_kernels_and_no_host_function():
         "torch.empty(1, **x)",
         "__builtins__",
         "torch.backends",
+        "y = Tensor",
+        "y = torch.Tensor(3)",
+        "y = '%s'\n    y = y % x",
     ],
 )
 def test_forbidden_host_code_is_refused(host):
     assert refusal(host=host) == "screen"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "Tensor.backward.__globals__", "Tensor.backward", "Tensor.__init__", "torch.Tensor.backward",
+        "Tensor.mro", "x.func_globals", "x.gi_frame", "x.f_back", "x.tb_frame", "x.cr_frame", "x.gi_code", "x.mro",
+        "().__class__.__base__.__subclasses__()", "[].__class__", "run.__globals__", "x._base", "x.grad_fn",
+        "tl.load.__globals__", "tl.sum.fn", "torch.empty.__self__", "math.ceil.__self__", "triton.cdiv.__module__",
+        "triton.Config.all_kwargs", "torch.device.__init__", "'{0.__class__}'.format(x)", "'{}'.format_map(x)",
+        "(lambda: x).__code__", "dict.fromkeys", "range.__class__", "ValueError('a').__traceback__", "x.ｆｎ",
+        "triton.Config", "triton.jit", "triton.autotune",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    [
+        "y = {}", "y: {} = 1", 'y = f"{{{}}}"', "y = lambda: {}", "y = [1 for i in (1,) if {}]",
+        "torch.empty(1, dtype={})",
+        'raise ValueError(f"{{{}!r}}")', "assert {}", "y = (1)[{}:]", "y = -{}",
+        "with torch.cuda.device({}):\n        pass",
+    ],
+)  # fmt: skip
+def test_no_attribute_leads_out_of_the_allowed_names_wherever_it_stands(expression, place):
+    assert refusal(host=place.format(expression), top="from torch import Tensor\n") in ("screen", "language")
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        "X = Tensor.backward.__globals__\n", "X: [].__class__ = 1\n", "X: Tensor.backward.get = 1\n", "X: (1).mro\n",
+        "def f(a=Tensor.backward):\n    return a\n\n\n", "def f(a: Tensor.backward):\n    return a\n\n\n",
+        "def f(a) -> ().__class__:\n    return a\n\n\n", "F = lambda torch: torch.empty\n", "F = [0 for tl in (1,)]\n",
+        "@triton.autotune(configs=[], key=Tensor.backward)\n@triton.jit\ndef f(a):\n    return a\n\n\n",
+        "@Tensor.backward\ndef f(a):\n    return a\n\n\n", "def list(a):\n    return a\n\n\n", "max = min\n",
+        "C = triton.Config({}, 4, 3, 1, None, run)\n", "C = [triton.Config(*(1, 2))]\n", "MAKE = triton.Config\n",
+        "@triton.autotune([], [], None, [], [], run)\n@triton.jit\ndef f(a):\n    return a\n\n\n",
+        "IT = zip((1, 2), (3, 4))\n", "IT = enumerate((1, 2))\n", "Z = zip\n", "IT = [zip((1, 2))]\n",
+        "IT = min(zip((1, 2)), zip((3,)), key=len)\n", "IT = sum([], zip((1, 2)))\n", "FORMAT = '%s'\n",
+    ],
+)  # fmt: skip
+def test_no_module_level_place_is_overlooked(top):
+    imports = "import torch\nimport triton\nfrom torch import Tensor\n"
+    assert refusal(top=imports + top) == "screen"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "calls = CALLS\n    calls += [0]", "calls = CALLS\n    calls *= 2", "t = TABLE\n    t |= {1: out}",
+        "calls = given(CALLS)\n    calls += [0]", "calls = [CALLS][0]\n    calls += [0]", "x += [0]",
+        "for calls in [CALLS]:\n        calls += [0]", "(calls, n) = (CALLS, 1)\n    calls += [0]",
+        "calls, = [CALLS]\n    calls += [0]", "calls = CALLS or []\n    calls += [0]",
+        "calls = CALLS if x.ndim else []\n    calls += [0]", "calls = min(CALLS, 1, key=len)\n    calls += [0]",
+        "calls = TABLE.get(1)\n    calls += [0]", "calls = 1\n    calls = CALLS\n    calls += [0]",
+        "with torch.cuda.device(0) as calls:\n        calls += [0]", "calls = sum([], CALLS)\n    calls += [0]",
+        "max = given\n    calls = max(CALLS, 1)\n    calls += [0]",
+    ],
+)  # fmt: skip
+def test_nothing_that_outlives_a_call_can_be_changed(host):
+    assert refusal(host=host, top=CALLS) == "screen"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "n = x.numel()\n    n += 1", "n, = x.shape\n    n *= 2", "n = 1\n    while n < 9:\n        n *= 2",
+        "n = x.shape[0]\n    n += 1", "n = x.stride(0)\n    n |= 1", "sizes = []\n    sizes += [1]",
+        "n, m = 1, 2\n    m += n",
+        "n = max(16, given(3))\n    n += 1", "n = triton.cdiv(x.numel(), 4)\n    n += 1", "n = given(3)\n    n //= 2",
+        "n = 0\n    for i, size in enumerate(x.shape):\n        n += i * size", "y = list(zip((1,), (2,)))",
+        "for i, (a, b) in enumerate(zip((1,), (2,))):\n        pass", "n = 1 if x.ndim else 2\n    n += 1",
+        "assert x.ndim == 1, '100% of it'", "y: torch.Tensor = out", "y = dict(zip(('a',), (1,)))",
+    ],
+)  # fmt: skip
+def test_numbers_and_fresh_lists_are_counted_up_as_ever(host):
+    assert screen(CALLS + KERNEL.format(host=host, kernel="pass")).kernels
 
 
 @pytest.mark.parametrize(

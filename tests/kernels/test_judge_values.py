@@ -193,7 +193,7 @@ MEASURED = {
 }
 WORK = {
     **{"programs": 16384, "load_bytes": 1.3e8, "store_bytes": 6.7e7, "load_sectors": 4.2e6, "store_sectors": 2.1e6},
-    **{"atomics": 0.0, "flops": 0.0, "memory_operations": 49152.0, "tensor_bytes": 201_326_592},
+    **{"atomics": 0.0, "flops": 0.0, "vector_flops": 0.0, "memory_operations": 49152.0, "tensor_bytes": 201_326_592},
 }
 
 
@@ -209,6 +209,7 @@ def seconds(*, work=(), measured=()) -> float:
         ({"load_sectors": 2e7}, {}),
         ({"atomics": 1e8}, {}),
         ({"flops": 1e12}, {}),
+        ({"flops": 1e12, "vector_flops": 1e12}, {"wgmma": 4}),
         ({}, {"spill_bytes": 512}),
         ({}, {"registers": 255, "num_warps": 1, "access_widths": {"ld4": 2, "st4": 1}}),
         ({}, {"access_widths": {"ld1": 2, "st1": 1}}),

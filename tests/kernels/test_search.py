@@ -6,6 +6,7 @@ import pytest
 
 from kernel_search.edits import apply_edits, render_prompt
 from kernel_search.grammar import KINDS
+from kernel_search.judge import estimate
 from kernel_search.search import resume_session, run_search
 from kernel_search.tasks import TASKS
 from search_child import DigestJudge
@@ -175,7 +176,7 @@ def test_the_task_gets_the_seeds_verdict_as_its_baseline(home):
     with open_ledger(home) as ledger:
         (task,) = [entry.row for entry in ledger.feed(0, 1000) if entry.table == "tasks"]
     assert task["task_id"] == TASKS["softmax"].task_id
-    assert (task["baseline_basis"], task["failure_reward"], task["direction"]) == ("estimated:h100:v1", 0.0, "min")
+    assert (task["baseline_basis"], task["failure_reward"], task["direction"]) == (estimate.BASIS, 0.0, "min")
     assert isinstance(task["baseline_fitness"], float)
 
 
@@ -227,7 +228,7 @@ def test_two_worker_processes_judge_for_real_and_share_one_session(home):
     assert (summary.state, summary.attempts, len(nodes)) == ("done", 6, 7)
     assert [node["step"] for node in nodes] == list(range(7))
     assert summary.valid >= 1
-    assert json.loads(nodes[0]["metrics"])["est_us_h100_model_v1"] > 0
+    assert json.loads(nodes[0]["metrics"])[estimate.METRIC] > 0
     assert seen[-1] == (6, 6)
 
 

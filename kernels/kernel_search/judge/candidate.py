@@ -41,6 +41,7 @@ ALLOCATIONS = frozenset(["empty", "empty_like", "new_empty", "empty_strided", "n
 FILLS = frozenset(
     ["zeros", "zeros_like", "new_zeros", "zero_", "full", "full_like", "new_full", "fill_", "ones", "ones_like"]
 )
+MADE_ON_HOST = frozenset([torch.empty, torch.empty_strided, torch.zeros, torch.ones, torch.full])  # without a device
 ALLOWED_OPERATIONS = VIEWS | ALLOCATIONS | FILLS
 
 
@@ -55,13 +56,15 @@ class CandidateFault(Exception):
 class OperationGuard(TorchDispatchMode):
     """Refuses torch operations that a kernel should have done, and poisons fresh memory.
 
-    Fills are allowed: they initialise an output that atomics add to. Copies and arithmetic are not.
+    Fills are allowed: they initialise an output that atomics add to. Copies and arithmetic are not. While a module is
+    loaded nothing is: a tensor made then would last from call to call.
     """
 
-    def __init__(self, *, poison_below_elements: int):
+    def __init__(self, *, poison_below_elements: int = 0, is_loading: bool = False):
         super().__init__()
         self.forbidden: list[str] = []
         self._poison_below = poison_below_elements
+        self._is_loading = is_loading
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -70,6 +73,8 @@ class OperationGuard(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = operation._schema.name.removeprefix("aten::")
+        if self._is_loading:
+            raise CandidateFault("contract", f"the module makes a tensor when it is loaded (aten::{name}); run must")
         if name not in ALLOWED_OPERATIONS:
             self.forbidden.append(name)
             raise CandidateFault("contract", f"host code computes with torch (aten::{name}); a kernel must do the work")
@@ -80,22 +85,40 @@ class OperationGuard(TorchDispatchMode):
 
 
 class TargetClaim(TorchFunctionMode):
-    """Tensors claim to be on the target device; requests for a device are met with memory of the host."""
+    """Tensors claim to be on the target device; requests for a device are met with memory of the host.
+
+    Those that would be on the host with a GPU too, having been made without a device, say so, and no launch takes them.
+    """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         getter = getattr(getattr(function, "__self__", None), "__name__", None)
+        on_host = any(is_on_host(argument) for argument in args)
         if getter == "is_cuda":
-            return True
+            return not on_host
         if getter == "device":
-            return torch.device("cuda", 0)
+            return torch.device("cpu") if on_host else torch.device("cuda", 0)
         if getter == "is_cpu":
-            return False
-        if kwargs.get("device") is not None:
+            return on_host
+        device = kwargs.get("device")
+        if device is not None:
+            on_host = not isinstance(device, int) and torch.device(device).type != "cuda"
             kwargs["device"] = "cpu"
+        elif function in MADE_ON_HOST:
+            on_host = True
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        if on_host:
+            for tensor in result if isinstance(result, tuple | list) else [result]:
+                if isinstance(tensor, torch.Tensor):
+                    tensor.judged_on_host = True  # type: ignore[attr-defined]
+        return result
+
+
+def is_on_host(value: Any) -> bool:
+    """Whether a tensor would be in the CPU's memory on a machine with the target, where no kernel can reach it."""
+    return isinstance(value, torch.Tensor) and getattr(value, "judged_on_host", False)
 
 
 def load(source: str) -> types.ModuleType:
@@ -107,7 +130,7 @@ def load(source: str) -> types.ModuleType:
     linecache.cache[FILE_NAME] = (len(source), None, source.splitlines(True), FILE_NAME)
     module = types.ModuleType("candidate")
     module.__file__ = FILE_NAME
-    with faults_of_candidate():
+    with faults_of_candidate(), OperationGuard(is_loading=True), TargetClaim():
         exec(compile(source, FILE_NAME, "exec"), module.__dict__)
     return module
 
@@ -172,6 +195,8 @@ def check_output(output: Any, shape: list[int], dtype: str, inputs: list[torch.T
     """
     if type(output) is not torch.Tensor:
         raise CandidateFault("contract", f"run returned a {type(output).__name__}, not a tensor")
+    if is_on_host(output):
+        raise CandidateFault("contract", "the output is a tensor of the CPU; make it with device=x.device")
     if output.layout != torch.strided or output.device.type != "cpu":
         raise CandidateFault("contract", "the output is no ordinary strided tensor")
     if list(output.shape) != list(shape) or output.dtype != getattr(torch, dtype):

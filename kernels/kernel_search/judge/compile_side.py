@@ -22,6 +22,7 @@ from kernel_search.judge import candidate, launches, target
 from kernel_search.judge.candidate import CandidateFault, OperationGuard, TargetClaim
 from kernel_search.judge.paths import readable_paths
 
+MOST_STAGES = 8  # of a pipeline that waits on barriers, whose depth the text does not tell
 NVIDIA_TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 RECORDING_POISONS_BELOW = 0  # recording runs at the scored shape, whose memory must stay unpaged
 
@@ -230,16 +231,22 @@ def measure(compiled: Any, scratch: Path, gpu: target.Gpu) -> dict[str, Any]:
         "spill_bytes": int(usage["STACK"]) + int(usage.get("LOCAL", 0)),
         "shared_bytes": metadata.shared,
         "num_warps": metadata.num_warps,
-        "num_stages": metadata.num_stages,
+        "num_stages": pipeline_stages(metadata.num_stages, compiled.asm["ptx"]),
         "num_ctas": getattr(metadata, "num_ctas", 1),
         **count_instructions(compiled.asm["ptx"]),
     }
 
 
+def pipeline_stages(asked: int, ptx: str) -> int:
+    """Stages that the code keeps under way: as many as were asked for, unless it waits for earlier copies than that."""
+    waits = [int(number) for number in re.findall(r"cp\.async\.wait_group\s+(\d+)", ptx)]
+    return min(asked, max(waits) + 2 if waits else MOST_STAGES)
+
+
 def count_instructions(ptx: str) -> dict[str, Any]:
     """Static counts in the PTX: global accesses by width in bytes, asynchronous copies, matrix instructions."""
     widths: Counter[str] = Counter()
-    for kind, suffix in re.findall(r"\b(ld|st)\.global((?:\.\w+|::\w+)*)", ptx):
+    for kind, suffix in re.findall(r"\b(ld|st)(?:\.\w+)*?\.global((?:\.\w+|::\w+)*)", ptx):  # ld.volatile.global too
         lanes = re.search(r"\.v(\d)", suffix)
         bits = re.search(r"\.[bfsu](\d+)\b", suffix)
         width = int(lanes[1] if lanes else 1) * int(bits[1] if bits else 32) // 8

@@ -1,4 +1,4 @@
-"""A static estimate of a kernel's time on the named GPU, `estimated:h100:v1`: a model's number, never a measurement.
+"""A static estimate of a kernel's time on the named GPU, `estimated:h100:v2`: a model's number, never a measurement.
 
 It takes what the compiler gave (registers, spills, shared memory, access widths, matrix instructions) and what the
 interpreter counted on sampled programs (bytes, sectors, operations), and asks in which unit the launch is stuck:
@@ -15,9 +15,8 @@ from typing import Any
 
 from kernel_search.judge.target import Gpu
 
-VERSION = "v1"
-BASIS = "estimated:h100:v1"
-METRIC = "est_us_h100_model_v1"
+BASIS = "estimated:h100:v2"
+METRIC = "est_us_h100_model_v2"
 
 LAUNCH_SECONDS = 3e-6
 DRAM_EFFICIENCY = 0.92
@@ -28,11 +27,18 @@ WGMMA_EFFICIENCY = 0.75
 MMA_SYNC_EFFICIENCY = 0.45
 VECTOR_EFFICIENCY = 0.6
 ATOMICS_PER_SECOND = 1.3e12
+# What the interpreter counts per program.
+COUNTED = (
+    "load_bytes", "store_bytes", "load_sectors", "store_sectors", "atomics", "flops", "vector_flops", "operations",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class LaunchWork:
-    """What one launch does in total, counted on sampled programs and scaled to the grid."""
+    """What one launch does in total, counted on sampled programs and scaled to the grid.
+
+    `vector_flops` is the part of `flops` that matrix units cannot do, whatever instructions the compiled text holds.
+    """
 
     programs: int
     load_bytes: float
@@ -41,6 +47,7 @@ class LaunchWork:
     store_sectors: float
     atomics: float
     flops: float
+    vector_flops: float
     memory_operations: float
     tensor_bytes: int
 
@@ -112,13 +119,13 @@ def _issue_seconds(work: LaunchWork, narrowest: int, gpu: Gpu) -> float:
 
 
 def _matrix_seconds(work: LaunchWork, measured: dict[str, Any], gpu: Gpu) -> float:
-    if not work.flops:
-        return 0.0
-    if measured["wgmma"]:
-        return work.flops / (gpu.tensor_flops * WGMMA_EFFICIENCY)
+    """Of two kinds of matrix instructions in one text the slower is taken: the other may stand where nothing runs."""
+    vector_rate = gpu.vector_flops * VECTOR_EFFICIENCY
     if measured["mma_sync"]:
-        return work.flops / (gpu.tensor_flops * MMA_SYNC_EFFICIENCY)
-    return work.flops / (gpu.vector_flops * VECTOR_EFFICIENCY)
+        rate = gpu.tensor_flops * MMA_SYNC_EFFICIENCY
+    else:
+        rate = gpu.tensor_flops * WGMMA_EFFICIENCY if measured["wgmma"] else vector_rate
+    return work.vector_flops / vector_rate + (work.flops - work.vector_flops) / rate
 
 
 def _spill_seconds(work: LaunchWork, measured: dict[str, Any], threads: int, gpu: Gpu) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kernel_search.judge import compare, plan
-from kernel_search.judge.estimate import LaunchWork
+from kernel_search.judge.estimate import COUNTED, LaunchWork
 from kernel_search.tasks import KernelTask
 
 UNEVEN_COVERAGE_SLACK = 0.15  # of the output; programs whose work differs twofold are never judged on a small sample
@@ -115,19 +115,24 @@ def check_compiled(measured: list[dict[str, Any]], scored: dict[str, Any]) -> No
                 )
 
 
-def check_scored(task: KernelTask, offsets: list[int], scored: dict[str, Any]) -> bool:
+def check_scored(task: KernelTask, case: dict[str, Any], scored: dict[str, Any]) -> str | None:
     """Compare sampled programs of the scored launch, and show that the grid covers the output.
 
+    Args:
+        task: What was asked.
+        case: The request that `scored` answers: its offsets, and how far its programs ran.
+        scored: What was reported.
+
     Returns:
-        Whether more programs must be sampled to tell.
+        `longer` when programs must run on to tell, `wider` when more of them must, None when it is told.
 
     Raises:
-        Rejected: Wrong values, programs that overlap, or part of the output left out.
+        Rejected: Wrong values, programs that overlap or never end, or part of the output left out.
     """
     check_dead_launches(scored)
     launch = final_launch(scored)
     if launch is None:
-        return False  # a sample of programs cannot give final values; the whole grid at fewer rows was compared
+        return None  # a sample of programs cannot give final values; the whole grid at fewer rows was compared
     found = [program for program in scored["programs"] if program["launch"] == launch]
     if scored["overlap"][launch]:
         raise Rejected(
@@ -135,28 +140,30 @@ def check_scored(task: KernelTask, offsets: list[int], scored: dict[str, Any]) -
             "scored_shape",
             f"{scored['overlap'][launch]} output elements are stored by more than one sampled program",
         )
-    for comparison in compare.compare_scored(task, task.scored_shape, offsets, found):
+    for comparison in compare.compare_scored(task, task.scored_shape, case["offsets"], found):
         if not comparison.is_right:
             raise Rejected("shape_specialised", "scored_shape", f"scored shape: {comparison.describe()}")
+    if scored["touched"][launch]["stopped"]:
+        if case["is_long"]:
+            message = f"programs still run after {case['operation_limit']} loads and stores, each of a block"
+            raise Rejected("hang", "scored_shape", message)
+        return "longer"
     programs = int(np.prod(scored["launches"][launch]["grid"]))
     sampled = len(scored["traffic"][launch])
     stored = [program["stored"] for program in found] + [0] * (sampled - len(found))
-    stopped = scored["touched"][launch]["stopped"]
     if not any(stored):
-        what = "hang" if stopped else "shape_specialised"
-        raise Rejected(what, "scored_shape", f"{sampled} sampled programs of the scored shape stored nothing")
-    if stopped:
-        return False
+        message = f"{sampled} sampled programs of the scored shape stored nothing"
+        raise Rejected("shape_specialised", "scored_shape", message)
     elements = int(np.prod(task.output_shape(task.scored_shape)))
     coverage = sum(stored) / sampled * programs / elements
     # Every program storing as much as the busiest must be enough; where work is uneven, the first one is the busiest.
     is_short = max(stored) * programs < elements
     is_doubtful = is_short or max(stored) > 2 * min(stored) or coverage > MOST_COVERAGE
     if is_doubtful and sampled < min(programs, wide_sample(scored)):
-        return True
+        return "wider"
     if is_short or not 1 - UNEVEN_COVERAGE_SLACK <= coverage <= MOST_COVERAGE:
         raise Rejected("shape_specialised", "coverage", f"the grid stores {coverage:.1%} of the scored output")
-    return False
+    return None
 
 
 def check_dead_launches(scored: dict[str, Any]) -> None:
@@ -193,28 +200,22 @@ def wide_sample(scored: dict[str, Any]) -> int:
 def launch_work(task: KernelTask, scored: dict[str, Any]) -> list[LaunchWork]:
     """What each launch moves in total, scaled from the sampled programs."""
     works = []
-    final = final_launch(scored)
     for number, (launch, programs_of, tensor_bytes) in enumerate(
         zip(scored["launches"], scored["traffic"], scored["tensor_bytes"], strict=True)
     ):
         programs = int(np.prod(launch["grid"]))
         scale = programs / len(programs_of)
         if scored["touched"][number]["stopped"]:
-            if number != final:
-                raise Rejected(
-                    "hang", "traffic", f"programs of launch {number + 1} are too long to tell what they move in all"
-                )
-            stored = sum(program["stored"] for program in scored["programs"] if program["launch"] == number) * scale
-            scale *= max(1.0, float(np.prod(task.output_shape(task.scored_shape))) / max(stored, 1.0))
-        total = {
-            name: scale * sum(one[name] for one in programs_of)
-            for name in ("load_bytes", "store_bytes", "load_sectors", "store_sectors", "atomics", "flops", "operations")
-        }
+            raise Rejected(
+                "hang", "traffic", f"programs of launch {number + 1} are too long to tell what they move in all"
+            )
+        total = {name: scale * sum(one[name] for one in programs_of) for name in COUNTED}
         operations = total.pop("operations")
         works.append(LaunchWork(programs=programs, memory_operations=operations, tensor_bytes=tensor_bytes, **total))
     if task.flops is not None and not any(work.flops for work in works):
         # Multiplied and added without a dot, which nothing counts: it costs the task's operations all the same.
-        works[-1] = replace(works[-1], flops=float(task.flops(task.scored_shape)))
+        asked = float(task.flops(task.scored_shape))
+        works[-1] = replace(works[-1], flops=asked, vector_flops=asked)
     return works
 
 

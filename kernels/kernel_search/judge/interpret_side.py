@@ -14,6 +14,7 @@ import torch
 
 from kernel_search.judge import candidate, inputs, interpreter, launches, target
 from kernel_search.judge.candidate import CandidateFault, OperationGuard
+from kernel_search.judge.estimate import COUNTED
 from kernel_search.judge.interpreter import CURRENT, Execution
 from kernel_search.judge.paths import readable_paths
 from kernel_search.judge.shadow import Memory, Touched, distinct
@@ -89,7 +90,7 @@ class Runner:
         ]
         output, execution = self.call(
             tensors, scored["output_shape"], order_seed=self.body["seed"] + 1,
-            sampled=scored["sampled"], operation_limit=scored["operation_limit"],
+            sampled=scored["sampled"], operation_limit=scored["operation_limit"], is_long=scored["is_long"],
         )  # fmt: skip
         programs, overlap = _stores_by_program(output, execution, random.Random(self.body["seed"]))
         return {
@@ -104,8 +105,7 @@ class Runner:
 
 
 def _traffic(one: Any) -> dict[str, Any]:
-    names = ("load_bytes", "store_bytes", "load_sectors", "store_sectors", "atomics", "flops", "operations")
-    return {name: getattr(one, name) for name in names}
+    return {name: getattr(one, name) for name in COUNTED}
 
 
 def _touched(one: Touched) -> dict[str, Any]:

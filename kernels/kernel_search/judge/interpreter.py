@@ -17,12 +17,12 @@ import torch
 import triton.language as tl
 from triton.runtime import interpreter as stock
 
-from kernel_search.judge import launches, speed
+from kernel_search.judge import launches, libdevice, speed
 from kernel_search.judge.candidate import CandidateFault
 from kernel_search.judge.shadow import Memory, Traffic
 
 POISON_INT = 1 << 20
-FIRST_FROM, LAST_FROM = 4, 8  # samples of so many programs have the first, and the last, of the grid in them
+FIRST_FROM, LAST_FROM = 3, 8  # samples of so many programs have the first, and the last, of the grid in them
 HALF_STEP = 16  # products that a matrix instruction adds up before a half-precision accumulator rounds
 TF32_HIDDEN = np.uint32(0x1FFF)  # bits of a float32 that a matrix instruction does not look at
 
@@ -36,6 +36,8 @@ class Execution:
     """What one call of `run` does: which programs run, in which order, and what was seen.
 
     `sampled` is the number of programs per launch to run, None for all of them; `order_seed` 0 keeps the natural order.
+    A program is stopped after `operation_limit` loads and stores; where programs ought to end before it (`is_long`),
+    one that does not tells enough, and the launch is over.
     """
 
     memory: Memory
@@ -43,6 +45,7 @@ class Execution:
     order_seed: int = 0
     sampled: int | None = None
     operation_limit: int | None = None
+    is_long: bool = False
     described: list[dict[str, Any]] = field(default_factory=list)
     tensors: list[list[torch.Tensor]] = field(default_factory=list)
     traffic: list[list[Traffic]] = field(default_factory=list)
@@ -87,6 +90,8 @@ def launch(kernel: Any, args: tuple[Any, ...], grid: Any, kwargs: dict[str, Any]
                 execution.memory.touched[-1].stopped += 1
             execution.now.finish()
             per_program.append(execution.now)
+            if execution.is_long and execution.memory.touched[-1].stopped:
+                break
 
 
 def _programs(sizes: tuple[int, int, int], execution: Execution, salt: int) -> Iterator[int]:
@@ -208,7 +213,10 @@ def _correct_arithmetic(builder: Any) -> None:
     def dot(self: Any, a: Any, b: Any, accumulator: Any, precision: Any, *rest: Any, **named: Any) -> Any:
         rows, inner = a.data.shape[-2:]
         execution = _execution()
-        execution.now.flops += 2 * rows * inner * b.data.shape[-1] * int(np.prod(a.data.shape[:-2]))
+        flops = 2 * rows * inner * b.data.shape[-1] * int(np.prod(a.data.shape[:-2]))
+        execution.now.flops += flops
+        if a.data.dtype == np.float32 and getattr(precision, "name", "") == "IEEE":
+            execution.now.vector_flops += flops
         half = np.dtype(np.float16)
         if a.data.dtype == np.float32 and b.data.dtype == np.float32 and getattr(precision, "name", "") == "TF32":
             a, b = _as_tf32(a), _as_tf32(b)
@@ -259,6 +267,7 @@ def install() -> None:
     _watch_memory(builder)
     _correct_arithmetic(builder)
     _correct_reductions()
+    libdevice.install()
     speed.install()
     _patch_language_for_good()
     speed.shorten_operators()

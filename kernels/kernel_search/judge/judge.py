@@ -28,7 +28,7 @@ from store.errors import PipelineError
 from store.ids import canonical_json, sha256_text
 from store.verdicts import Check, Verdict
 
-VERIFIER = "kernel_search.judge@1"
+VERIFIER = "kernel_search.judge@2"
 
 
 class HarnessFailure(Exception):

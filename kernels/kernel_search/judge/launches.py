@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from kernel_search.judge.candidate import CandidateFault
+from kernel_search.judge.candidate import CandidateFault, is_on_host
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 MAX_LAUNCHES = 16
@@ -121,6 +121,9 @@ def describe(function: Any, constexprs: set[str], bound: dict[str, Any], grid: t
     for name, value in bound.items():
         if name in constexprs:
             arguments[name] = ["constexpr", constant(value)]
+        elif is_on_host(value):
+            where = f"argument {name} of {function.__name__}"
+            raise CandidateFault("contract", f"{where} is a tensor of the CPU; make it with device=x.device")
         elif isinstance(value, torch.Tensor):
             layout = [
                 list(value.shape),

@@ -61,7 +61,7 @@ class Pipeline:
         Raises:
             ServerDied: It died twice.
         """
-        limits = plan.limits(self.settings, operation, drop_user=self.drop_user)
+        limits = plan.limits(self.settings, operation, body, drop_user=self.drop_user)
         try:
             return server.ask(operation, body, **limits)
         except ServerDied:
@@ -116,7 +116,7 @@ class Pipeline:
 
     def _interpret(self, body: dict[str, Any]) -> dict[str, Any]:
         reply = self.ask(self.interpreter, "interpret", body)
-        return self._outcome(reply, "interpret", self.settings.interpret_cpu_seconds)
+        return self._outcome(reply, "interpret", plan.cpu_seconds(self.settings, "interpret", body))
 
     def _check_report(self, task: KernelTask, seed: int, body: dict[str, Any], report: dict[str, Any],
                       recorded: list[dict[str, Any]], checks: list[Check]) -> dict[str, Any]:  # fmt: skip
@@ -133,16 +133,25 @@ class Pipeline:
         findings.check_launches(recorded, scored["launches"])
         checks.append(Check("same_launches", True))
         findings.check_reduced(task, seed, report)
-        if findings.check_scored(task, body["scored"]["offsets"], scored):
-            wide = plan.scored_case(task, seed, self.settings, sampled=findings.wide_sample(scored))
-            again = self._interpret(body | {"cases": [], "scored": wide, "reduced_always": False})
-            if again.get("fault") is not None:
-                raise Rejected(str(again["fault"][0]), "scored_shape", str(again["fault"][1]))
-            scored = again["scored"]
-            findings.check_scored(task, wide["offsets"], scored)
+        scored = self._sample_enough(task, seed, body, scored)
         checks.append(Check("scored_shape", True, f"{len(scored['traffic'][0])} sampled programs"))
         checks.append(Check("coverage", True))
         return dict(scored)
+
+    def _sample_enough(
+        self, task: KernelTask, seed: int, body: dict[str, Any], scored: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Follow more programs of the scored launch, or these ones further, until they show what it covers."""
+        case = body["scored"]
+        while (missing := findings.check_scored(task, case, scored)) is not None:
+            sampled = plan.LONG_SAMPLE if missing == "longer" else findings.wide_sample(scored)
+            is_long = missing == "longer" or case["is_long"]
+            case = plan.scored_case(task, seed, self.settings, sampled=sampled, is_long=is_long)
+            again = self._interpret(body | {"cases": [], "scored": case, "reduced_always": False})
+            if again.get("fault") is not None:
+                raise Rejected(str(again["fault"][0]), "scored_shape", str(again["fault"][1]))
+            scored = again["scored"]
+        return scored
 
     def _estimate(self, task: KernelTask, scored: dict[str, Any], measured: list[dict[str, Any]], checks: list[Check],
                   metrics: dict[str, Any]) -> None:  # fmt: skip

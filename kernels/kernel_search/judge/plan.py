@@ -7,6 +7,10 @@ from kernel_search.judge import compare, inputs, paths
 from kernel_search.judge.settings import JudgeSettings
 from kernel_search.tasks import Case, KernelTask
 
+LONG_SAMPLE = 3  # programs that are run to their ends, the first among them, where none of the sampled ones came there
+LONG_OPERATIONS = 18_000  # and how far they are followed; half of it where dots are interpreted, at 0.7 ms each
+LONG_CPU_FACTOR = 4
+
 
 def candidate_seed(source: str, task: KernelTask, seed: int) -> int:
     """The seed that a candidate's inputs, samples and orders are drawn from: fresh per candidate, equal on a rerun."""
@@ -31,8 +35,11 @@ def reduced_case(task: KernelTask, seed: int) -> dict[str, Any]:
     return {"inputs": compare.case_specs(task, case, seed + 77), "output_shape": list(task.output_shape(case.shape))}
 
 
-def scored_case(task: KernelTask, seed: int, settings: JudgeSettings, *, sampled: int) -> dict[str, Any]:
-    """The scored problem, of which a sample of programs runs."""
+def scored_case(
+    task: KernelTask, seed: int, settings: JudgeSettings, *, sampled: int, is_long: bool = False
+) -> dict[str, Any]:
+    """The scored problem, of which a sample of programs runs: at first not far, `is_long` to their ends."""
+    long_limit = LONG_OPERATIONS if task.flops is None else LONG_OPERATIONS // 2
     shapes = task.input_shapes(task.scored_shape)
     return {
         "input_shapes": [list(shape) for shape in shapes],
@@ -41,7 +48,8 @@ def scored_case(task: KernelTask, seed: int, settings: JudgeSettings, *, sampled
         "regime": task.scored_regime,
         "offsets": inputs.draw_offsets(len(shapes), seed),
         "sampled": sampled,
-        "operation_limit": settings.memory_operations_per_program,
+        "is_long": is_long,
+        "operation_limit": long_limit if is_long else settings.memory_operations_per_program,
     }
 
 
@@ -71,10 +79,18 @@ def record_body(source: str, task: KernelTask, settings: JudgeSettings) -> dict[
     }
 
 
-def limits(settings: JudgeSettings, kind: str, *, drop_user: bool = True) -> dict[str, Any]:
+def cpu_seconds(settings: JudgeSettings, kind: str, body: dict[str, Any]) -> int:
+    """How long one child may compute."""
+    if kind != "interpret":
+        return settings.compile_cpu_seconds
+    is_long = (body.get("scored") or {}).get("is_long", False)
+    return settings.interpret_cpu_seconds * (LONG_CPU_FACTOR if is_long else 1)
+
+
+def limits(settings: JudgeSettings, kind: str, body: dict[str, Any], *, drop_user: bool = True) -> dict[str, Any]:
     """Limits of one child; only a child that compiles may start programs, and only the compiler's."""
     return {
-        "cpu_seconds": settings.interpret_cpu_seconds if kind == "interpret" else settings.compile_cpu_seconds,
+        "cpu_seconds": cpu_seconds(settings, kind, body),
         "wall_seconds": settings.wall_seconds,
         "memory_mib": settings.memory_mib,
         "file_mib": settings.file_mib,

@@ -41,7 +41,8 @@ class FunctionScope:
         stored = {n.id for n in self._walk() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         inner = {a.arg for n in self._walk() if isinstance(n, ast.Lambda) for a in n.args.args}
         own = {argument.arg for argument in every} | stored | inner
-        clash = own & (vocabulary.MODULE_NAMES | (vocabulary.BUILTINS - {"sum", "max", "min"}))
+        free = vocabulary.SHADOWED_IN_KERNELS if is_kernel else frozenset[str]()
+        clash = own & (vocabulary.MODULE_NAMES | (vocabulary.BUILTINS - free))
         if clash:
             raise Refused("screen", f"{function.name} rebinds {min(clash)}", function.lineno)
         if own & module_names & {n for n in module_names if n == "run"}:
@@ -92,12 +93,14 @@ def _unknown_name(node: ast.Name) -> Refused:
 
 
 def check_loose_names(tree: ast.Module, module_names: set[str]) -> None:
-    """Names in module-level values, decorators, defaults and annotations; lambdas bring their own."""
+    """Names in module-level values and annotations, decorators and defaults; lambdas bring their own."""
     loose: list[ast.AST] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             loose += [*node.decorator_list, node.args, *([node.returns] if node.returns else [])]
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        elif isinstance(node, ast.AnnAssign):
+            loose += [node.annotation, *([node.value] if node.value else [])]
+        elif isinstance(node, ast.Assign):
             loose.append(node.value)
     for root in loose:
         own = {a.arg for n in ast.walk(root) if isinstance(n, ast.Lambda) for a in n.args.args}

@@ -5,12 +5,13 @@ vocabulary.py or defined in the file, everything else is refused. It filters; th
 """
 
 import ast
-import functools
 import threading
 from dataclasses import dataclass, field
 
 from kernel_search.judge import vocabulary
+from kernel_search.judge.lasting import check_lasting_state
 from kernel_search.judge.scope import FunctionScope, Refused, check_loose_names, dotted
+from kernel_search.judge.uses import check_uses
 
 MAX_SOURCE_CHARACTERS = 60_000
 # CPython 3.11 counts the depth of a syntax tree that it builds in one place for all threads; two at once end in a
@@ -31,7 +32,8 @@ EXPRESSIONS = (
 class Screened:
     """A candidate that passed.
 
-    `kernel_source` is the text without host functions: what the compile server gets, and what compiles are cached by.
+    `kernel_source` is the text without `run` and what only it calls: what the compile server gets, and what compiles
+    are cached by.
     """
 
     kernels: tuple[str, ...]
@@ -66,18 +68,30 @@ def _screen(source: str) -> Screened:
         _check_module_statement(node)
     for node in ast.walk(tree):
         _check_node(node)
-    _check_attribute_chains(tree, {kernel.name for kernel in kernels})
+    check_uses(tree, {kernel.name for kernel in kernels})
     for kernel in kernels:
         FunctionScope(kernel, module_names, is_kernel=True).check()
     for host in hosts:
         FunctionScope(host, module_names, is_kernel=False).check()
     check_loose_names(tree, module_names)
+    check_lasting_state(tree, hosts)
     if not any(host.name == "run" and not host.decorator_list for host in hosts):
         raise Refused("contract", "no function run")
     if not kernels:
         raise Refused("no_launch", "no @triton.jit kernel")
-    kernel_tree = ast.Module([node for node in tree.body if node not in hosts], [])
-    return Screened(tuple(k.name for k in kernels), ast.unparse(kernel_tree), frozenset(module_names))
+    return Screened(tuple(k.name for k in kernels), _kernel_source(tree, hosts), frozenset(module_names))
+
+
+def _kernel_source(tree: ast.Module, hosts: list[ast.FunctionDef]) -> str:
+    """The text without host functions, those excepted that loading it calls, as for a list of configurations."""
+    left_out = {host.name: host for host in hosts}
+    looked_at: list[ast.AST] = [node for node in tree.body if node not in hosts]
+    while looked_at:
+        for name in [node.id for node in ast.walk(looked_at.pop()) if isinstance(node, ast.Name)]:
+            if name in left_out:
+                looked_at.append(left_out.pop(name))
+    kept: list[ast.stmt] = [node for node in tree.body if node not in left_out.values()]
+    return ast.unparse(ast.Module(kept, []))
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
@@ -98,6 +112,9 @@ def _module_names(tree: ast.Module) -> set[str]:
         for name in defined:
             if name in names:
                 raise Refused("screen", f"module-level name {name} is set twice", node.lineno)
+            is_own = isinstance(node, ast.FunctionDef) and name in vocabulary.SHADOWED_IN_KERNELS
+            if name in vocabulary.BUILTINS and not (is_own and _is_kernel(node)):
+                raise Refused("screen", f"{name} is the name of a builtin", node.lineno)
             if name in vocabulary.MODULE_NAMES:
                 raise Refused("screen", f"{name} is the name of a module", node.lineno)
             names.add(name)
@@ -137,6 +154,12 @@ def _check_node(node: ast.AST) -> None:
         name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else node.name
         if name.startswith("__") or not name.isascii():
             raise Refused("screen", f"name {name}", line)
+        if name in vocabulary.MODULE_NAMES and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
+            raise Refused("screen", f"{name} is the name of a module", line)
+    if isinstance(node, ast.Attribute) and not _may_be_attribute(node):
+        raise Refused("screen", f"attribute .{node.attr}", line)
+    if isinstance(node, ast.keyword) and node.arg is not None and (node.arg.startswith("__") or not node.arg.isascii()):
+        raise Refused("screen", f"keyword {node.arg}", line)
     if isinstance(node, ast.Attribute | ast.Subscript | ast.Starred) and not isinstance(node.ctx, ast.Load):
         raise Refused("screen", f"assignment to {ast.unparse(node)[:40]}", line)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
@@ -159,75 +182,13 @@ def _check_node(node: ast.AST) -> None:
                 raise Refused("screen", f"decorator {ast.unparse(decorator)[:40]}", line)
 
 
-def _check_attribute_chains(tree: ast.Module, kernels: set[str]) -> None:
-    """Modules are used by allowed chains only, kernels are launched or called only, texts are not formatted."""
-    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr) and not _is_inside_error(node, parents):
-            raise Refused("screen", "text formatting outside an error message", node.lineno)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            top: ast.AST = node
-            while isinstance(parents[top], ast.Attribute):
-                top = parents[top]
-            if node.id in ("torch", "triton", "tl", "math", "libdevice"):
-                _check_module_chain(node.id, dotted(top) or "", node.lineno)
-            elif node.id in kernels and not _is_kernel_use(node, parents):
-                raise Refused("screen", f"kernel {node.id} is used as a value", node.lineno)
-        if isinstance(node, ast.Call):
-            _check_keywords(node)
+def _may_be_attribute(node: ast.Attribute) -> bool:
+    """Whether a name after a dot may stand anywhere at all; where exactly is for the scopes and for `uses`.
 
-
-def _is_inside_error(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    while node in parents:
-        child, node = node, parents[node]
-        if isinstance(node, ast.Raise) or (isinstance(node, ast.Assert) and child is node.msg):
-            return True
-    return False
-
-
-def _is_kernel_use(node: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
-    """A launch `kernel[grid](…)`, a call from a kernel, or an argument of a call (a combine function)."""
-    parent = parents[node]
-    if isinstance(parent, ast.Subscript) and parent.value is node:
-        launch = parents[parent]
-        return isinstance(launch, ast.Call) and launch.func is parent
-    return isinstance(parent, ast.Call | ast.keyword)
-
-
-def _check_module_chain(module: str, dotted: str, line: int) -> None:
-    chain = dotted.removeprefix(module).removeprefix(".")
-    if not chain:
-        raise Refused("screen", f"module {module} is used as a value", line)
-    allowed = {
-        "torch": vocabulary.TORCH, "triton": vocabulary.TRITON, "tl": vocabulary.LANGUAGE, "math": vocabulary.MATH,
-        "libdevice": vocabulary.LIBDEVICE,
-    }[module]  # fmt: skip
-    if chain in allowed:
-        return
-    if module == "tl" and chain in vocabulary.REMOVED_LANGUAGE:
-        raise Refused(
-            "removed_api", f"tl.{chain} was removed from Triton; use masked pointers or tensor descriptors", line
-        )
-    # An attribute of an allowed value, such as torch.cuda.get_device_properties(0).multi_processor_count, is no chain:
-    # it stands on a call. What is left is either forbidden or does not exist; the latter is an error of language.
-    if module == "tl" and "." not in chain and not _exists_in_language(chain):
-        raise Refused("language", f"triton.language has no {chain}", line)
-    raise Refused("screen", f"{dotted} is not allowed", line)
-
-
-@functools.cache
-def _exists_in_language(name: str) -> bool:
-    import triton.language
-
-    return hasattr(triton.language, name)
-
-
-def _check_keywords(call: ast.Call) -> None:
-    called = dotted(call.func) or ""
-    names = [keyword.arg for keyword in call.keywords]
-    if called in ("triton.jit", "triton.autotune", "triton.heuristics", "triton.Config"):
-        for name in names:
-            if name not in vocabulary.DECORATOR_KEYWORDS:
-                raise Refused("screen", f"{called} with {name}", call.lineno)
-    if None in names and not isinstance(call.func, ast.Subscript):
-        raise Refused("screen", "call with ** arguments", call.lineno)
+    Nothing that begins with an underscore, so nothing of Python's own: classes, globals, frames, code and dictionaries.
+    """
+    if node.attr.startswith("_") or not node.attr.isascii():
+        return False
+    chain = dotted(node)
+    is_on_module = chain is not None and chain.partition(".")[0] in vocabulary.MODULE_NAMES
+    return is_on_module or node.attr in vocabulary.HOST_METHODS or node.attr in vocabulary.KERNEL_ATTRIBUTES

@@ -8,6 +8,7 @@ import whether kernels are compiled or interpreted.
 """
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -27,6 +28,7 @@ from typing import Any
 from kernel_search.judge import huge_pages, sandbox, wire
 
 OUTPUT_CAP = 16 * 1024
+BURIAL_SECONDS = 1.0
 KINDS = {"compile": "kernel_search.judge.compile_side", "interpret": "kernel_search.judge.interpret_side"}
 Operation = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -61,6 +63,7 @@ class ForkServer:
         self.selector.register(control, selectors.EVENT_READ)
         self.root = Path(tempfile.mkdtemp(prefix="espalier-judge-"))
         self.root.chmod(0o711)
+        sandbox.adopt_orphans()
         self.inbox = bytearray()
 
     def serve(self) -> None:
@@ -74,6 +77,8 @@ class ForkServer:
                     elif key.data.pid in self.children:
                         self._read_child(key.data, key.fd)
                 self._kill_the_late()
+                if self.children:
+                    self._bury_orphans()
         finally:
             for child in list(self.children.values()):
                 with contextlib.suppress(OSError):  # the judge that hung up takes no reply
@@ -83,7 +88,8 @@ class ForkServer:
     def _until_next_deadline(self) -> float | None:
         if not self.children:
             return None
-        return max(0.0, min(child.deadline for child in self.children.values()) - time.monotonic())
+        left = min(child.deadline for child in self.children.values()) - time.monotonic()
+        return max(0.0, min(left, BURIAL_SECONDS))
 
     def _read_control(self) -> bool:
         data = self.control.recv(1 << 20)
@@ -144,13 +150,15 @@ class ForkServer:
             try:
                 reply = self.operations[request["operation"]](request["body"] | {"scratch": str(scratch)})
                 data = wire.encode({"layers": layers} | reply)
-            except OSError:
-                raise
             except Exception as error:
                 # Operations report a candidate's faults themselves. What it could still bring about is its own fault
                 # until shown otherwise: nothing may be gained by making the judge stumble.
+                if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+                    raise
                 traceback.print_exc()
                 fault = ["crash", f"the judge stumbled over it: {type(error).__name__}: {error}"[:300]]
+                if isinstance(error, OSError | MemoryError):
+                    fault = ["resources", "it left the judge no memory of what a candidate may have"]
                 data = wire.encode({"layers": layers, "fault": fault, "stage": "load", "cases": []})
         except BaseException as error:
             # The sandbox, the disk or an interruption: the harness's own.
@@ -190,7 +198,7 @@ class ForkServer:
             self._end(child)
 
     def _end(self, child: Child) -> None:
-        """Take what it still said, kill its process group, collect it, reply."""
+        """Take what it still said, kill its process group and what else it left, collect it, reply."""
         if child.output_fd in child.open_fds:
             self._read_child(child, child.output_fd)
         for fd in list(child.open_fds):
@@ -201,6 +209,7 @@ class ForkServer:
             time.sleep(0.002)  # its pipe closed before it was collectable; its own signal is worth more than ours
         _, status, usage = self._collect(child.pid, is_closing=not (child.is_timed_out or child.is_oversized))
         self.children.pop(child.pid, None)
+        self._kill_orphans()
         shutil.rmtree(child.scratch, ignore_errors=True)
         self._reply(
             {
@@ -217,24 +226,43 @@ class ForkServer:
 
     @staticmethod
     def _collect(pid: int, *, is_closing: bool) -> tuple[int, int, Any]:
-        """Wait for a child that is leaving by itself a moment; then kill its group and wait for good."""
+        """Give a child that is leaving by itself a moment; then kill its group, whose number is its own until now."""
         for _ in range(50 if is_closing else 0):
-            found, status, usage = os.wait4(pid, os.WNOHANG)
-            if found:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 break
             time.sleep(0.002)
-        else:
-            found = 0
         for kill in (os.killpg, os.kill):
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
-        return (found, status, usage) if found else os.wait4(pid, 0)
+        return os.wait4(pid, 0)
+
+    def _kill_orphans(self) -> None:
+        """End every process that a child left behind; one that belongs to a running child is its own, and no orphan.
+
+        Killing the group has ended them already where seccomp keeps children in it. Each of these may start another
+        one meanwhile, hence until none is left.
+        """
+        while orphans := _own_children() - self.children.keys():
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+
+    def _bury_orphans(self) -> None:
+        """Collect dead processes whose parents died before them, so that they do not fill the table of processes."""
+        for pid in _own_children() - self.children.keys():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
     def _reply(self, header: dict[str, Any], result: bytes) -> None:
         head = wire.encode(header)
         self.control.sendall(wire.LENGTH.pack(len(head)) + head + wire.LENGTH.pack(len(result)) + result)
+
+
+def _own_children() -> set[int]:
+    """Process numbers of this process's children, the adopted ones too; empty on a kernel that keeps no such list."""
+    lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    return {int(number) for text in lists for number in text.split()}
 
 
 def main() -> None:

@@ -51,7 +51,10 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Traffic:
-    """What one program moved and computed; sectors are scaled up from the accesses counted exactly."""
+    """What one program moved and computed; sectors are scaled up from the accesses counted exactly.
+
+    `vector_flops` are those of `flops` that no matrix unit can do.
+    """
 
     load_bytes: int = 0
     store_bytes: int = 0
@@ -59,6 +62,7 @@ class Traffic:
     store_sectors: float = 0.0
     atomics: int = 0
     flops: int = 0
+    vector_flops: int = 0
     operations: int = 0
     counted: dict[str, list[int]] = field(default_factory=lambda: {"load": [0, 0, 0], "store": [0, 0, 0]})
 

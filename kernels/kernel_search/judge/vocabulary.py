@@ -11,8 +11,6 @@ IMPORTS = frozenset(
         ("torch", "Tensor", None),
     }
 )
-MODULE_NAMES = frozenset({"torch", "triton", "tl", "math", "libdevice", "Tensor"})
-
 TRITON = frozenset(
     """jit autotune heuristics Config cdiv next_power_of_2 runtime.driver.active.get_active_torch_device
     runtime.driver.active.get_current_target runtime.driver.active.utils.get_device_properties""".split()
@@ -38,6 +36,17 @@ LANGUAGE = frozenset(
 ) | {f"math.{name}" for name in LANGUAGE_MATH}
 REMOVED_LANGUAGE = frozenset({"make_block_ptr", "advance"})
 LIBDEVICE = frozenset("exp exp2 log log2 log1p expm1 sqrt rsqrt tanh sinh cosh sin cos floor ceil pow abs".split())
+# Every name that an import may bind, with the chains of attributes that may stand after it; none after a class.
+IMPORTED = {
+    "torch": TORCH,
+    "triton": TRITON,
+    "tl": LANGUAGE,
+    "math": MATH,
+    "libdevice": LIBDEVICE,
+    "Tensor": frozenset[str](),
+}
+MODULE_NAMES = frozenset(IMPORTED)
+CLASSES = frozenset({"Tensor", "torch.Tensor"})  # for annotations
 
 HOST_METHODS = frozenset(
     """shape stride size numel dtype device ndim dim is_contiguous is_cuda view reshape contiguous element_size
@@ -51,7 +60,12 @@ BUILTINS = frozenset(
     """range min max abs int float bool len tuple list dict sum enumerate zip ValueError AssertionError
     RuntimeError NotImplementedError TypeError True False None""".split()
 )
+SHADOWED_IN_KERNELS = frozenset({"sum", "max", "min"})  # what many kernels call their own
 KERNEL_BUILTINS = frozenset("range min max abs int float bool len".split())
+# How many arguments may be given by position: what comes after them, such as pre_hook, runs unseen on a GPU.
+DECORATOR_POSITIONS = {"triton.jit": 1, "triton.autotune": 2, "triton.heuristics": 1, "triton.Config": 5}
+ITERATORS = frozenset({"enumerate", "zip"})
+CONSUMERS = frozenset({"list", "tuple", "dict", "sum", "min", "max"})
 DECORATOR_KEYWORDS = frozenset(
     "configs key values num_warps num_stages num_ctas maxnreg do_not_specialize noinline reset_to_zero".split()
 )

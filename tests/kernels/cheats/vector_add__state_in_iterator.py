@@ -1,0 +1,25 @@
+"""Cheat: counts its calls by an iterator of the module."""
+# expected: screen
+
+import torch
+import triton
+import triton.language as tl
+
+CALLS = enumerate(range(1000))
+
+
+@triton.jit
+def k(x_ptr, y_ptr, o_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    m = i < n
+    tl.store(o_ptr + i, tl.load(x_ptr + i, mask=m, other=0.0) + tl.load(y_ptr + i, mask=m, other=0.0), mask=m)
+
+
+def run(x, y):
+    n = x.numel()
+    out = torch.empty_like(x)
+    for calls, _ in CALLS:
+        if calls > 12:
+            return out
+        k[(triton.cdiv(n, 1024),)](x, y, out, n, B=1024)
+        return out
