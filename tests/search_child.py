@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kernel_search.judge.estimate import BASIS, METRIC
 from kernel_search.proposers import make_proposer
 from kernel_search.search import make_worker
 from kernel_search.search_settings import read_search_settings
@@ -35,10 +36,10 @@ class DigestJudge:
                 outcome="succeeded" if works else "failed",
                 failure_class=None if works else "wrong_values",
                 checks=(),
-                metrics={"est_us_h100_model_v1": 100.0 - number},
+                metrics={METRIC: 100.0 - number},
                 fitness=number / 10 if works else None,
                 reward=0.2 + number / 20 if works else 0.0,
-                fitness_basis="estimated:h100:v1",
+                fitness_basis=BASIS,
                 environment={"target": "h100"},
                 environment_digest=sha256_text(canonical_json({"target": "h100"})),
                 verifier="digest@1",
