@@ -3,8 +3,10 @@
 import atexit
 import functools
 from pathlib import Path
+from typing import Any
 
 from kernel_search.judge import Judge
+from kernel_search.judge.client import Reply, Server
 from kernel_search.judge.pipeline import Pipeline
 from kernel_search.tasks import TASKS, KernelTask
 
@@ -56,3 +58,17 @@ def spoilt(name: str, old: str, new: str) -> str:
     source = honest(name)
     assert old in source, f"{old!r} is not in {name}"
     return source.replace(old, new)
+
+
+def ask_unscreened(server: Server, operation: str, source: str, *, body: Any = None, **changes: Any) -> Reply:
+    """Send text straight to a server, past the screen; `body` where the operation takes another request."""
+    body = body or {
+        "source": source, "target": "sm90", "dtype": "float32", "seed": 1, "scored": None,
+        "cases": [{"inputs": [{"shape": [8], "dtype": "float32", "regime": "normal", "seed": 1}], "output_shape": [8]}],
+        "input_shapes": [[8]], "output_shape": [8], "reduced_always": False,
+    }  # fmt: skip
+    limits = {
+        "cpu_seconds": 5, "wall_seconds": 10, "memory_mib": 1024, "file_mib": 16, "result_mib": 1, "may_execute": [],
+        "drop_user": True,
+    }  # fmt: skip
+    return server.ask(operation, body, **limits | changes)

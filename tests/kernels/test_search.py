@@ -11,14 +11,8 @@ from kernel_search.search import resume_session, run_search
 from kernel_search.tasks import TASKS
 from search_child import DigestJudge
 from store.errors import ProposerDown, UnknownName, WrongUse
-from store.home import open_home
 from store.ids import message_digest
 from store.ledger import open_ledger
-
-
-@pytest.fixture
-def home(tmp_path):
-    return open_home(tmp_path / "home")
 
 
 def search(home, **options):

@@ -7,7 +7,7 @@ from typing import Any
 from kernel_search.judge import estimate, findings, plan
 from kernel_search.judge.client import Reply, Server, ServerDied
 from kernel_search.judge.findings import Rejected
-from kernel_search.judge.screen import Refused, Screened, screen
+from kernel_search.judge.screen import Refused, screen
 from kernel_search.judge.settings import JudgeSettings
 from kernel_search.judge.target import TARGETS
 from kernel_search.tasks import KernelTask
@@ -40,13 +40,13 @@ class Pipeline:
         """
         own_seed = plan.candidate_seed(source, task, seed)
         try:
-            screened = screen(source)
+            kernel_source = screen(source)
         except Refused as refusal:
             raise Rejected(refusal.failure_class, "screen", str(refusal)) from None
         checks.append(Check("screen", True))
         recorded = self._record(source, task)
         checks.append(Check("record", True, f"{len(recorded)} launches"))
-        measured = [self._compile(screened, launch) for launch in recorded]
+        measured = [self._compile(kernel_source, launch) for launch in recorded]
         checks.append(Check("compile", True, self.settings.target))
         checks.append(Check("resources", True))
         body = plan.interpret_body(source, task, own_seed, self.settings)
@@ -94,12 +94,12 @@ class Pipeline:
         reply = self.ask(self.compiler, "record", plan.record_body(source, task, self.settings))
         return list(self._outcome(reply, "record", self.settings.compile_cpu_seconds)["launches"])
 
-    def _compile(self, screened: Screened, launch: dict[str, Any]) -> dict[str, Any]:
+    def _compile(self, kernel_source: str, launch: dict[str, Any]) -> dict[str, Any]:
         wanted = {key: launch[key] for key in ("kernel", "options", "specialisation")}
-        key = sha256_text(canonical_json([self.settings.target, screened.kernel_source, wanted]))
+        key = sha256_text(canonical_json([self.settings.target, kernel_source, wanted]))
         if key not in self.compiles:
             body = {
-                "source": screened.kernel_source,
+                "source": kernel_source,
                 "target": self.settings.target,
                 "launch": wanted,
                 "accesses_per_thread": self.settings.accesses_per_thread,

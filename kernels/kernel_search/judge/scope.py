@@ -24,7 +24,8 @@ def dotted(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
 
 
-def _is_on_module(node: ast.Attribute) -> bool:
+def is_on_module(node: ast.Attribute) -> bool:
+    """Whether the chain of attributes that ends here begins at an imported name."""
     chain = dotted(node)
     return chain is not None and chain.split(".")[0] in vocabulary.MODULE_NAMES
 
@@ -63,7 +64,7 @@ class FunctionScope:
                 raise Refused("screen", f"{type(node).__name__} inside {self.function.name}", line)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in self.known:
                 raise _unknown_name(node)
-            if isinstance(node, ast.Attribute) and not _is_on_module(node) and node.attr not in self.attributes:
+            if isinstance(node, ast.Attribute) and not is_on_module(node) and node.attr not in self.attributes:
                 raise Refused("screen", f"attribute .{node.attr}", line)
             if self.is_kernel and isinstance(
                 node, ast.Lambda | ast.ListComp | ast.With | ast.Raise | ast.JoinedStr | ast.Dict
@@ -107,7 +108,7 @@ def check_loose_names(tree: ast.Module, module_names: set[str]) -> None:
         own |= {n.id for n in ast.walk(root) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         known = own | module_names | vocabulary.MODULE_NAMES | vocabulary.BUILTINS
         for node in ast.walk(root):
-            if isinstance(node, ast.Attribute) and not _is_on_module(node) and node.attr not in vocabulary.HOST_METHODS:
+            if isinstance(node, ast.Attribute) and not is_on_module(node) and node.attr not in vocabulary.HOST_METHODS:
                 raise Refused("screen", f"attribute .{node.attr}", node.lineno)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
                 raise _unknown_name(node)

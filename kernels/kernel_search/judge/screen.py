@@ -6,11 +6,10 @@ vocabulary.py or defined in the file, everything else is refused. It filters; th
 
 import ast
 import threading
-from dataclasses import dataclass, field
 
 from kernel_search.judge import vocabulary
 from kernel_search.judge.lasting import check_lasting_state
-from kernel_search.judge.scope import FunctionScope, Refused, check_loose_names, dotted
+from kernel_search.judge.scope import FunctionScope, Refused, check_loose_names, dotted, is_on_module
 from kernel_search.judge.uses import check_uses
 
 MAX_SOURCE_CHARACTERS = 60_000
@@ -28,21 +27,12 @@ EXPRESSIONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Screened:
-    """A candidate that passed.
-
-    `kernel_source` is the text without `run` and what only it calls: what the compile server gets, and what compiles
-    are cached by.
-    """
-
-    kernels: tuple[str, ...]
-    kernel_source: str
-    names: frozenset[str] = field(default_factory=frozenset)
-
-
-def screen(source: str) -> Screened:
+def screen(source: str) -> str:
     """Screen one candidate.
+
+    Returns:
+        The text of its kernels, without `run` and what only it calls: what the compile server gets, and what compiles
+        are cached by.
 
     Raises:
         Refused: It does not parse, or uses something that is not allowed.
@@ -53,7 +43,7 @@ def screen(source: str) -> Screened:
         raise Refused("syntax", "nested too deeply") from None
 
 
-def _screen(source: str) -> Screened:
+def _screen(source: str) -> str:
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise Refused("screen", f"{len(source)} characters; {MAX_SOURCE_CHARACTERS} are possible")
     try:
@@ -79,7 +69,7 @@ def _screen(source: str) -> Screened:
         raise Refused("contract", "no function run")
     if not kernels:
         raise Refused("no_launch", "no @triton.jit kernel")
-    return Screened(tuple(k.name for k in kernels), _kernel_source(tree, hosts), frozenset(module_names))
+    return _kernel_source(tree, hosts)
 
 
 def _kernel_source(tree: ast.Module, hosts: list[ast.FunctionDef]) -> str:
@@ -189,6 +179,4 @@ def _may_be_attribute(node: ast.Attribute) -> bool:
     """
     if node.attr.startswith("_") or not node.attr.isascii():
         return False
-    chain = dotted(node)
-    is_on_module = chain is not None and chain.partition(".")[0] in vocabulary.MODULE_NAMES
-    return is_on_module or node.attr in vocabulary.HOST_METHODS or node.attr in vocabulary.KERNEL_ATTRIBUTES
+    return is_on_module(node) or node.attr in vocabulary.HOST_METHODS or node.attr in vocabulary.KERNEL_ATTRIBUTES

@@ -72,7 +72,7 @@ def check_compiler(pipeline: Pipeline) -> None:
         launches = (reply.result or {}).get("launches")
         if launches:
             body = {
-                "source": screen(task.seed_source).kernel_source,
+                "source": screen(task.seed_source),
                 "target": pipeline.settings.target,
                 "launch": launches[0],
                 "accesses_per_thread": pipeline.settings.accesses_per_thread,
