@@ -6,6 +6,8 @@ only guard against two writers that append the same rows. Every commit carries `
 object that both engines read and write; its `data_version` is the last version that changed a row.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,25 +84,16 @@ class Tables(ReadableTables):
             LostRace: The table moved since `planned_at`; plan again.
         """
         schema = self.schema(name)
-        table = self.open(name)
-        if table.version() != planned_at:
-            raise LostRace(f"{name} is at {table.version()}, planned at {planned_at}")
         kinds = pc.value_counts(changes[CHANGE]).to_pylist() if changes.num_rows else []
         counts = {kind["values"]: kind["counts"] for kind in kinds}
         changed = bool(changes.num_rows)
         data_version = planned_at + 1 if changed else (self.data_version(name) or 0)
         properties = commit_properties(metadata or {}, data_version, transaction)
-        try:
+        with self._planned_at(name, planned_at) as table:
             if set(counts) <= {"insert"}:
                 self._write(table, schema, changes, properties, mode="append")
             else:
                 self._merge(table, schema, changes, properties)
-        except CommitFailedError as error:
-            raise LostRace(str(error)) from error
-        except DeltaError as error:
-            if "conflict" in str(error).lower() or "transaction" in str(error).lower():
-                raise LostRace(str(error)) from error
-            raise
         return Commit(
             self.open(name, version=planned_at + 1).version(),
             inserted=counts.get("insert", 0),
@@ -174,16 +167,26 @@ class Tables(ReadableTables):
             LostRace: The table moved since `planned_at`; plan again.
         """
         schema = self.schema(name)
-        table = self.open(name)
-        if table.version() != planned_at:
-            raise LostRace(f"{name} is at {table.version()}, planned at {planned_at}")
-        deleted = table.count()
         properties = commit_properties(metadata or {}, planned_at + 1, transaction)
-        try:
+        with self._planned_at(name, planned_at) as table:
+            deleted = table.count()
             self._write(table, schema, rows, properties, mode="overwrite", schema_mode="overwrite")
+        return Commit(self.open(name, version=planned_at + 1).version(), inserted=rows.num_rows, deleted=deleted)
+
+    @contextlib.contextmanager
+    def _planned_at(self, name: str, version: int) -> Iterator[DeltaTable]:
+        """The table to commit to; whoever finds that it has moved since `version` has lost the race."""
+        table = self.open(name)
+        if table.version() != version:
+            raise LostRace(f"{name} is at {table.version()}, planned at {version}")
+        try:
+            yield table
         except CommitFailedError as error:
             raise LostRace(str(error)) from error
-        return Commit(self.open(name, version=planned_at + 1).version(), inserted=rows.num_rows, deleted=deleted)
+        except DeltaError as error:
+            if "conflict" in str(error).lower() or "transaction" in str(error).lower():
+                raise LostRace(str(error)) from error
+            raise
 
     def _write(
         self, table: DeltaTable, schema: TableSchema, rows: pa.Table, properties: CommitProperties, **mode: Any

@@ -5,10 +5,11 @@
     │   ├── UnknownName          a table, view, task, field or format that does not exist
     │   └── BadSetting           a file in conf/ that does not say what it must
     ├── BadInput                 input that cannot be read; nothing was half-written
+    │   └── NoLogFound           a folder that holds no log
     ├── HomeNotUsable            the data folder cannot be created or written
     ├── LedgerBusy               the search ledger is locked by someone else
     ├── VersionGone              a table version whose files were removed
-    ├── TableDamaged         a table whose log cannot be read at all
+    ├── TableDamaged             a table whose log cannot be read at all
     ├── CommitConflict           somebody else committed first, after all retries
     ├── ProposerDown             whoever should propose gave no answer; the search stopped
     ├── NotEnoughData            a run that would have trained on too little

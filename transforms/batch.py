@@ -29,13 +29,13 @@ BATCH_BYTES = 32 * 2**20  # of text; bounds what an ingest holds in memory
 class Batch:
     """Records that go into the tables together, each with the file it came from.
 
-    `tags` are rows of tag_assignments that the person named, in no file. `must_not_conflict` are sources that the
+    `tags` are those that the person named, in no file: (session_id, tag). `must_not_conflict` are sources that the
     person named and of which only --run can say whether they are another run. `records_before` counts the records of
     the same ingest that earlier batches held: tags are recorded a microsecond apart, so that the last line counts.
     """
 
     items: list[tuple[Source, Record]] = field(default_factory=list)
-    tags: list[Row] = field(default_factory=list)
+    tags: list[tuple[str, str]] = field(default_factory=list)
     must_not_conflict: set[str] = field(default_factory=set)
     records_before: int = 0
     size_bytes: int = 0
@@ -108,17 +108,29 @@ def store_batch(
     return added
 
 
-def _named_tags(tables: Tables, named: list[Row], now: datetime) -> list[Row]:
-    """Tags that a person named and that do not stand already; one that was taken away since gets another id."""
-    stored = rows_in(tables, "tag_assignments", "target_id", [row["target_id"] for row in named])
+def _named_tags(tables: Tables, named: list[tuple[str, str]], now: datetime) -> list[Row]:
+    """Rows for tags of sessions that do not stand already; one that was taken away since gets another id."""
+    stored = rows_in(tables, "tag_assignments", "target_id", [session_id for session_id, _ in named])
     stored.sort(key=lambda row: (row["recorded_at"], row["assignment_id"]))
-    latest = {(row["target_kind"], row["target_id"], row["tag"]): row for row in stored}
+    latest = {(row["target_id"], row["tag"]): row for row in stored if row["target_kind"] == "session"}
     rows = []
-    for row in named:
-        last = latest.get((row["target_kind"], row["target_id"], row["tag"]))
-        if last is None or last["action"] == "remove":
-            above = [] if last is None else [last["assignment_id"]]
-            rows.append(row | {"assignment_id": stable_id("g", row["assignment_id"], *above), "recorded_at": now})
+    for session_id, tag in named:
+        last = latest.get((session_id, tag))
+        if last is not None and last["action"] == "add":
+            continue
+        above = [] if last is None else [last["assignment_id"]]
+        rows.append(
+            {
+                "assignment_id": stable_id("g", "--tag", session_id, tag, *above),
+                "target_kind": "session",
+                "target_id": session_id,
+                "tag": tag,
+                "action": "add",
+                "reason": "named at ingest",
+                "actor": "ingest",
+                "recorded_at": now,
+            }
+        )
     return rows
 
 

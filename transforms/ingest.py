@@ -11,7 +11,6 @@ from pathlib import Path
 from store.delta import Tables
 from store.errors import BadInput
 from store.home import Home
-from store.ids import stable_id
 from transforms.batch import Batch, store_batch
 from transforms.counts import IngestReport, SourceCounts
 from transforms.drain import ingest_ledger
@@ -21,7 +20,6 @@ from transforms.logs.detect import UNKNOWN, FoundFile, Log, find_logs, hash_file
 from transforms.logs.reading import LogToRead, Yielded, unreadable_source
 from transforms.records import LogFile, Quarantined, SessionRecord, Source
 from transforms.sources import Sources
-from transforms.structure import Row
 from transforms.write import Progress
 
 __all__ = ["IngestReport", "ingest_ledger", "ingest_paths"]
@@ -151,7 +149,7 @@ class _Ingest:
                 readable.add(source.source_id)
             self.batch.add(source, record)
             if isinstance(record, SessionRecord):
-                self.batch.tags += [self._tag(record.session_id, tag) for tag in self.tags]
+                self.batch.tags += [(record.session_id, tag) for tag in self.tags]
             if self.batch.is_full:
                 self._flush()
         self.done.update(in_this_log)
@@ -184,18 +182,6 @@ class _Ingest:
         for file in files:
             self.report.unchanged_files += 1
             self.report.add_counts(self.sources.counts_of_unchanged(file, log_format))
-
-    def _tag(self, session_id: str, tag: str) -> Row:
-        return {
-            "assignment_id": stable_id("g", "--tag", session_id, tag),
-            "target_kind": "session",
-            "target_id": session_id,
-            "tag": tag,
-            "action": "add",
-            "reason": "named at ingest",
-            "actor": "ingest",
-            "recorded_at": self.now,
-        }
 
     def _flush(self) -> None:
         """Store the batch, then the rows of files that are done with it: `sources` is what is written last."""
