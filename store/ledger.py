@@ -124,7 +124,7 @@ class Ledger:
         The id is chosen in the transaction that adds the session, so two searches that begin at once never share one.
 
         Args:
-            make: From the id to the session.
+            make: From the id to the session, which may bear another; one that is there already stays as it is.
             parts: The settings that tell sessions apart.
         """
         with self._writing() as connection:
@@ -132,12 +132,7 @@ class Ledger:
             launch = 0
             while (session_id := stable_id("s", self.ledger_id, *parts, launch)) in known:
                 launch += 1
-            add_session(connection, make(session_id))
-        return self.session(session_id)
-
-    def create_session(self, session: NewSession) -> SessionState:
-        """Add a session; one of that id that is already there is returned as it stands."""
-        with self._writing() as connection:
+            session = make(session_id)
             add_session(connection, session)
         return self.session(session.session_id)
 

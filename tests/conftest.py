@@ -1,7 +1,6 @@
 """Shared by all tests: a clean environment, caches that nobody else sees, a home of one's own."""
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -41,12 +40,6 @@ def settings_of_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 def home(tmp_path: Path) -> Home:
     """A new, empty home."""
     return open_home(tmp_path / "home")
-
-
-@pytest.fixture
-def now() -> datetime:
-    """The clock of a test."""
-    return datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def new_session(session_id: str, *, attempts: int = 8, group_size: int = 2) -> N
 
 def start(ledger: Ledger, *, attempts: int = 8, group_size: int = 2, session_id: str = "s1") -> str:
     ledger.put_task({"task_id": "t1", "domain": "kernel", "failure_reward": 0.0})
-    ledger.create_session(new_session(session_id, attempts=attempts, group_size=group_size))
+    ledger.start_session(lambda _: new_session(session_id, attempts=attempts, group_size=group_size))
     return session_id
 
 

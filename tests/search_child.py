@@ -63,8 +63,8 @@ class PaidProposer:
 
 def start_session(ledger: Ledger, session_id: str, attempts: int) -> None:
     """The session that every process of one test works on."""
-    ledger.create_session(
-        NewSession(
+    ledger.start_session(
+        lambda _: NewSession(
             session_id=session_id,
             task_id=kernel_task(TASK).task_id,
             algorithm="greedy",

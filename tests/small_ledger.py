@@ -14,8 +14,10 @@ def fill_ledger(home: Home, session_id: str, *, ledger_id: str = "ledger_test", 
     left = list(scores)
     with open_ledger(home, ledger_id=ledger_id) as ledger:
         ledger.put_task({"task_id": "t_ledger", "domain": "kernel", "direction": "max", "failure_reward": 0.0})
-        ledger.create_session(
-            NewSession(session_id, "t_ledger", "greedy", "rules", len(scores) - 1, 2, 0, 0.0, settings={"seed": 0})
+        ledger.start_session(
+            lambda _: NewSession(
+                session_id, "t_ledger", "greedy", "rules", len(scores) - 1, 2, 0, 0.0, settings={"seed": 0}
+            )
         )
         while left:
             claim = ledger.claim(

@@ -3,14 +3,9 @@ from pathlib import Path
 import pytest
 
 from small_logs import NOW
-from store.home import Home, open_home
+from store.home import Home
 from transforms.counts import IngestReport
 from transforms.ingest import ingest_paths
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return open_home(tmp_path / "home")
 
 
 @pytest.fixture

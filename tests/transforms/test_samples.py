@@ -1,6 +1,5 @@
 """Over the real logs that ESPALIER_SAMPLE_LOGS names."""
 
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -16,17 +15,9 @@ pytestmark = pytest.mark.samples
 
 
 @pytest.fixture(scope="module")
-def samples() -> Path:
-    folder = os.environ.get("ESPALIER_SAMPLE_LOGS")
-    if not folder:
-        pytest.skip("ESPALIER_SAMPLE_LOGS names no folder of real logs")
-    return Path(folder)
-
-
-@pytest.fixture(scope="module")
-def ingested(samples, tmp_path_factory):
+def ingested(sample_logs, tmp_path_factory):
     home = open_home(tmp_path_factory.mktemp("samples"))
-    report = ingest_paths(home, [samples / "openevolve", samples / "aide"], now=NOW)
+    report = ingest_paths(home, [sample_logs / "openevolve", sample_logs / "aide"], now=NOW)
     return home, report
 
 
@@ -84,12 +75,12 @@ def test_failures_are_unscored_and_the_locked_build_folder_is_the_harness(ingest
     assert directions == {"max": 3, "min": 4, None: 3}
 
 
-def test_again_copied_renamed_or_in_part_the_samples_change_nothing(ingested, samples, tmp_path):
+def test_again_copied_renamed_or_in_part_the_samples_change_nothing(ingested, sample_logs, tmp_path):
     home, _ = ingested
     before, everything = versions(home), contents(home)
-    copy = Path(shutil.copytree(samples / "openevolve", tmp_path / "renamed" / "logs"))
+    copy = Path(shutil.copytree(sample_logs / "openevolve", tmp_path / "renamed" / "logs"))
     checkpoint = next(copy.rglob("checkpoint_68"))
-    for paths in ([samples / "openevolve", samples / "aide"], [copy], [checkpoint]):
+    for paths in ([sample_logs / "openevolve", sample_logs / "aide"], [copy], [checkpoint]):
         report = ingest_paths(home, paths, now=NOW)
         assert (report.nodes, report.stored) == (0, 0) and report.read > 0
     assert (versions(home), contents(home)) == (before, everything)
