@@ -59,7 +59,6 @@ class Oracle(NodeFacts):
             "fitness_basis": basis,
             "environment_digest": environment,
             "bar": bar,
-            "bar_text": repr(bar),
             "origin": origin,
             "num_nodes": len(values),
         }

@@ -1,7 +1,7 @@
 """The embedded engine: DuckDB over pinned versions of Delta tables.
 
 Relations are bound by name to one version each, restricted to the sessions or tasks in question; files that
-cannot hold them are never opened. The two macros are the only functions of our own that a view may use; an
+cannot hold them are never opened. The macros are the only functions of our own that a view may use; an
 engine that renders them its own way gives the same rows.
 """
 
@@ -22,6 +22,30 @@ from views.settings import ViewSettings
 MACROS = (
     "create macro ordered_list(item, place) as list(item order by place)",
     "create macro digest_part(item) as coalesce('=' || cast(item as varchar), '-')",
+    # Engines print floats differently, so a digest holds the whole part and 104 bits of the fraction, each exact.
+    """
+    create macro number_part(item) as case
+        when item is null then '-'
+        when abs(item) < 9007199254740992.0 then concat(
+            case when item < 0 then '=-' else '=' end,
+            cast(cast(floor(abs(item)) as bigint) as varchar),
+            '.',
+            cast(cast(floor((abs(item) - floor(abs(item))) * 4503599627370496.0) as bigint) as varchar),
+            '.',
+            cast(
+                cast(
+                    floor(
+                        (
+                            (abs(item) - floor(abs(item))) * 4503599627370496.0
+                            - floor((abs(item) - floor(abs(item))) * 4503599627370496.0)
+                        ) * 4503599627370496.0
+                    ) as bigint
+                ) as varchar
+            )
+        )
+        else concat('=', cast(item as varchar))
+    end
+    """,
 )
 LONG_ARTIFACTS = pa.schema([("artifact_digest", pa.string()), ("artifact", pa.string())])
 

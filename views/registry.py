@@ -107,7 +107,6 @@ TASK_BARS = _relation(
         ("fitness_basis", TEXT, "what the fitness was measured by"),
         ("environment_digest", TEXT, "where; NULL where unknown"),
         ("bar", FLOAT, "smallest fitness that qualifies"),
-        ("bar_text", TEXT, "repr of bar: what digests hold"),
         ("origin", TEXT, "baseline, or top_quarter: the ceil(n/4)-th best of n nodes"),
         ("num_nodes", COUNT, "n: live, non-buggy nodes with a fitness that are no copies"),
         ROW_DIGEST,

@@ -33,6 +33,7 @@ FUNCTIONS = {
     "list_contains",
     "list_filter",
     "list_slice",
+    "list_transform",
     "ln",
     "max",
     "md5",
@@ -57,6 +58,7 @@ SAME_FUNCTION = {  # what sqlglot calls them once parsed
     "logical_or": "bool_or",
     "regexp_like": "regexp_matches",
     "struct": "struct_pack",
+    "transform": "list_transform",
     "md5": "md5",
 }
 

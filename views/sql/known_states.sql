@@ -113,7 +113,7 @@ select
         digest_part(visits_text),
         digest_part(total_reward_text),
         digest_part(grandparent_visits_text),
-        digest_part(ucb_constant),
+        number_part(ucb_constant),
         digest_part(island),
         digest_part(best_so_far_text),
         digest_part(budget_left_text)

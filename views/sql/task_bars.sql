@@ -10,7 +10,6 @@ with counted_nodes as (
         fitness_basis,
         environment_digest,
         fitness,
-        fitness_text,
         row_number() over (
             partition by task_id, fitness_basis, environment_digest
             order by fitness desc, node_id
@@ -26,7 +25,6 @@ top_quarters as (
         fitness_basis,
         environment_digest,
         fitness,
-        fitness_text,
         num_nodes
     from counted_nodes
     where 4 * place between num_nodes and num_nodes + 3
@@ -38,7 +36,6 @@ bars as (
         top_quarters.fitness_basis,
         top_quarters.environment_digest,
         coalesce(tasks.baseline_fitness, top_quarters.fitness) as bar,
-        coalesce(cast(tasks.baseline_fitness as varchar), top_quarters.fitness_text) as bar_text,
         case when tasks.baseline_fitness is null then 'top_quarter' else 'baseline' end as origin,
         top_quarters.num_nodes
     from top_quarters
@@ -56,7 +53,6 @@ select
     fitness_basis,
     environment_digest,
     bar,
-    bar_text,
     origin,
     num_nodes,
     md5(
@@ -66,7 +62,7 @@ select
             digest_part(task_id),
             digest_part(fitness_basis),
             digest_part(environment_digest),
-            digest_part(bar_text),
+            number_part(bar),
             digest_part(origin),
             digest_part(num_nodes)
         )
