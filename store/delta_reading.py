@@ -17,7 +17,6 @@ from store.errors import TableDamaged, UnknownName, VersionGone
 from store.home import Home
 from store.schema import TABLES, TableSchema
 
-
 PRUNED_BY = ("session_seq", "task_id")
 
 

@@ -265,7 +265,8 @@ class Engine:
             originals = self.run(f"""
                 with placed as ({nodes}),
                 copies as (select node_id, copy_of from placed where node_id in (select item from new_nodes))
-                select copies.copy_of, placed.session_seq from copies inner join placed on copies.copy_of = placed.node_id
+                select copies.copy_of, placed.session_seq
+                from copies inner join placed on copies.copy_of = placed.node_id
                 union
                 select src, src_session_seq from {crossing}
                 where kind = 'copy' and src_session_seq is not null and dst in (select node_id from copies)
