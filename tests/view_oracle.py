@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import Any
 
 from oracle_nodes import NodeFacts, is_visible, message
+from oracle_value import value_rows
 from oracle_walks import Row, TableRows
 from views.settings import ViewSettings
 
@@ -36,6 +37,7 @@ class Oracle(NodeFacts):
             "sft_trajectories": self.sft_trajectories(),
             "dpo_pairs": self.dpo_pairs(),
             "grpo_cohorts": self.grpo_cohorts(),
+            "value_examples": value_rows(self),
         }
 
     # ---- maintained relations -------------------------------------------------------------------
