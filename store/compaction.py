@@ -9,7 +9,8 @@ rewrites what lies badly and nothing else.
 A plan lands on the version it was made against or not at all. Whoever committed meanwhile mostly added rows, which
 leaves the plan right, so the files that are written already are committed on top; where a file of the plan was
 removed, everything is planned again, and after a few tries the table is left for the next time. delta-rs drops a
-transaction id at such commits, which nothing rests on: a refresh is guarded by the version and by `refresh` in the metadata.
+transaction id at such commits, which nothing rests on: a refresh is guarded by the version it was planned at, and
+counts on from `refresh` in the metadata.
 """
 
 import json
@@ -27,9 +28,10 @@ from store.duckdb_connection import short_connection
 from store.layout import DataFile, Layout, read_layout
 from store.rewriting import Rewriting
 from store.storage_settings import StorageSettings
+from store.table_log import checkpoint, keep_log
 
 TRIES = 5
-NO_CLEANING = PostCommitHookProperties(cleanup_expired_logs=False)  # what of the log may go, retention.py decides
+NO_CLEANING = PostCommitHookProperties(cleanup_expired_logs=False)  # what of the log may go, a vacuum decides
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def compact_table(tables: Tables, name: str, settings: StorageSettings) -> Compa
         reason = layout.needs_compaction(settings.compact_when)
         if reason is None:
             return _result(layout, layout, None, "lies well")
+        keep_log(tables, name)
         try:
             version = _rewrite(tables, name, settings)
         except FilesMoved:
@@ -68,7 +71,7 @@ def compact_table(tables: Tables, name: str, settings: StorageSettings) -> Compa
         if version is None:
             return _result(layout, layout, None, f"{reason}; none can be joined to another")
         after = read_layout(tables.open(name, version=version), settings.files)
-        _checkpoint(tables, name, settings)
+        checkpoint(tables, name, after_commits=settings.checkpoint_commits)
         return _result(layout, after, version, reason)
     return _result(layout, layout, None, "other writers kept changing its files; left for the next time")
 
@@ -119,17 +122,6 @@ def _result(before: Layout, after: Layout, version: int | None, reason: str) -> 
         version=version,
         reason=reason,
     )
-
-
-def _checkpoint(tables: Tables, name: str, settings: StorageSettings) -> None:
-    """Write a checkpoint where opening the table replays many commits; it is no commit."""
-    table = tables.open(name)
-    try:
-        last = json.loads((tables.path(name) / "_delta_log" / "_last_checkpoint").read_text())["version"]
-    except (OSError, ValueError, KeyError):
-        last = 0
-    if table.version() - int(last) >= settings.checkpoint_commits:
-        table.create_checkpoint()
 
 
 def _commit(

@@ -8,7 +8,7 @@ parted it does nothing.
 """
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from store.layout import OVERSIZED, DataFile, Layout, settled_files
@@ -36,7 +36,7 @@ def loose_files(layout: Layout) -> list[DataFile]:
     return sorted(set(layout.files) - set(settled_files(layout)))
 
 
-def plan_runs(layout: Layout, sessions: dict[DataFile, Iterable[int]]) -> list[Run]:
+def plan_runs(layout: Layout, sessions: Mapping[DataFile, Iterable[int]]) -> list[Run]:
     """The runs to write anew, in order along the axis; none where nothing would be gained.
 
     Args:
@@ -85,9 +85,9 @@ def _groups(runs: dict[int, Run]) -> list[list[Run]]:
 
 
 def _is_worth_it(group: list[Run], layout: Layout) -> bool:
-    """A file by itself is only worth cutting, where it is far too large."""
+    """A file by itself is only worth parting: where it lies on both sides of settled ones, or is far too large."""
     files = {file for run in group for file in run.files}
-    if len(files) > 1:
+    if len(files) > 1 or len(group) > 1:
         return True
     (file,) = files
     return file.size_bytes > OVERSIZED * layout.target_bytes and file.first < file.last

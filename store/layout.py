@@ -92,9 +92,10 @@ def read_layout(table: DeltaTable, settings: FileSettings) -> Layout:
     files = []
     for action in actions.to_pylist():
         first, last = (action.get(f"{end}.{AXIS}") for end in ("min", "max")) if is_clustered else (0, 0)
+        has_no_session = first is None or bool(action.get(f"null_count.{AXIS}"))
         files.append(
             DataFile(
-                first=NO_SESSION if first is None else first,
+                first=NO_SESSION if has_no_session else first,
                 last=NO_SESSION if last is None else last,
                 path=action["path"],
                 size_bytes=action["size_bytes"],

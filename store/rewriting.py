@@ -73,7 +73,7 @@ class Rewriting:
         wide = {str(self.folder / file.path): file for file in loose if file.first < file.last}
         if wide:
             counted = self.connection.sql(
-                f"select filename, list(distinct coalesce({AXIS}, {NO_SESSION}) order by coalesce({AXIS}, {NO_SESSION}))"
+                f"select filename, list(distinct coalesce({AXIS}, {NO_SESSION}))"
                 " from read_parquet($files, filename = true, union_by_name = true) group by filename",
                 params={"files": list(wide)},
             ).fetchall()
