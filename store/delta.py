@@ -9,22 +9,28 @@ object that both engines read and write; its `data_version` is the last version 
 import contextlib
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
-from store.commits import LostRace, commit_properties, plan_again_until_committed
+from store.commits import LostRace, commit_properties, metadata_text, plan_again_until_committed
 from store.delta_reading import ReadableTables
 from store.difference import CHANGE, changed_rows
-from store.duckdb_connection import quiet_connection
+from store.duckdb_connection import quiet_connection, short_connection
+from store.home import Home
+from store.log_entry import CHANGE_TYPE, commit_changes, write_change_data
+from store.row_files import RowFiles, num_records
 from store.schema import TableSchema
+from store.storage_settings import read_storage_settings
 
-TARGET_FILE_BYTES = 8 * 2**20
 WRITER = WriterProperties(compression="ZSTD", max_row_group_size=20_000)
 __all__ = ["CHANGE", "Commit", "LostRace", "Tables", "plan_again_until_committed", "quiet_connection"]
 
@@ -41,6 +47,10 @@ class Commit:
 
 class Tables(ReadableTables):
     """All Delta tables of one home, to read and to commit to."""
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(home)
+        self.storage = read_storage_settings()
 
     def create(self, name: str) -> None:
         """Create an empty table with the change feed on; does nothing where it exists."""
@@ -88,19 +98,29 @@ class Tables(ReadableTables):
         schema = self.schema(name)
         kinds = pc.value_counts(changes[CHANGE]).to_pylist() if changes.num_rows else []
         counts = {kind["values"]: kind["counts"] for kind in kinds}
-        changed = bool(changes.num_rows)
-        data_version = planned_at + 1 if changed else (self.data_version(name) or 0)
+        data_version = planned_at + 1 if changes.num_rows else (self.data_version(name) or 0)
         properties = commit_properties(metadata or {}, data_version, transaction)
         with self._planned_at(name, planned_at) as table:
+            files = self._row_files(table, name, planned_at)
+            new = changes.filter(pc.not_equal(changes[CHANGE], "delete"))
+            added = files.write(new) if new.num_rows else []
             if set(counts) <= {"insert"}:
-                ordered = changes.select(schema.columns.names).sort_by(
-                    [(column, "ascending") for column in schema.sort]
-                )
-                self._write(table, ordered.cast(_plain(schema.columns)), properties, mode="append")
+                self._commit(table, added, properties)
             else:
-                self._merge(table, schema, changes, properties)
+                gone = changes.filter(pc.not_equal(changes[CHANGE], "insert"))
+                split = files.split(gone.select(_placing(schema)))
+                commit_changes(
+                    self.path(name),
+                    planned_at + 1,
+                    added=[*split.staying, *added],
+                    removed=split.touched,
+                    change_data=write_change_data(self.path(name), _images(schema, changes, split.gone)),
+                    metrics={f"num_{kind}": count for kind, count in sorted(counts.items())},
+                    user_metadata=metadata_text(metadata or {}, data_version),
+                    transaction=transaction,
+                )
         return Commit(
-            self.open(name, version=planned_at + 1).version(),
+            planned_at + 1,
             inserted=counts.get("insert", 0),
             updated=counts.get("update", 0),
             deleted=counts.get("delete", 0),
@@ -185,12 +205,24 @@ class Tables(ReadableTables):
 
         with self._planned_at(name, planned_at) as table:
             deleted = self.num_rows(name, version=planned_at)
-            stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
-            mode: dict[str, Any] = {"mode": "overwrite", "schema_mode": "overwrite"}
-            if not deleted and self.has_declared_columns(name):
-                mode = {"mode": "append"}
-            self._write(table, stream, properties, **mode)
-        return Commit(self.open(name, version=planned_at + 1).version(), inserted=inserted, deleted=deleted)
+            if self.has_declared_columns(name):
+                files = self._row_files(table, name, planned_at)
+                old = [_removed(self.path(name), file.path, file.size_bytes) for file in files.files]
+                added = [action for part in made_ahead(rows) for action in files.write(part)]
+                inserted = sum(num_records(action) for action in added)
+                self._commit(table, [*added, *old], properties)
+            else:
+                stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
+                write_deltalake(
+                    table,
+                    stream,
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    commit_properties=properties,
+                    writer_properties=WRITER,
+                    target_file_size=self.storage.files.clustered_bytes,
+                )
+        return Commit(planned_at + 1, inserted=inserted, deleted=deleted)
 
     @contextlib.contextmanager
     def _planned_at(self, name: str, version: int) -> Iterator[DeltaTable]:
@@ -207,38 +239,15 @@ class Tables(ReadableTables):
                 raise LostRace(str(error)) from error
             raise
 
-    def _write(
-        self, table: DeltaTable, rows: pa.Table | pa.RecordBatchReader, properties: CommitProperties, **mode: Any
-    ) -> None:
-        write_deltalake(
-            table,
-            rows,
-            commit_properties=properties,
-            writer_properties=WRITER,
-            target_file_size=TARGET_FILE_BYTES,
-            **mode,
-        )
+    def _row_files(self, table: DeltaTable, name: str, version: int) -> RowFiles:
+        files = self.data_files(name, version=version)
+        return RowFiles(table, self.path(name), self.schema(name), files, self.storage.files)
 
-    def _merge(self, table: DeltaTable, schema: TableSchema, changes: pa.Table, properties: CommitProperties) -> None:
-        same_key = " and ".join(f"(t.{column} is not distinct from s.{column})" for column in schema.key)
-        if "session_seq" in schema.columns.names:
-            seqs = sorted({seq for seq in changes["session_seq"].to_pylist() if seq is not None})
-            if seqs:
-                same_key = f"t.session_seq in ({', '.join(map(str, seqs))}) and {same_key}"
-        assigned = {column: f"s.{column}" for column in schema.columns.names}
-        (
-            table.merge(
-                changes,
-                same_key,
-                source_alias="s",
-                target_alias="t",
-                writer_properties=WRITER,
-                commit_properties=properties,
-            )
-            .when_matched_delete(f"s.{CHANGE} = 'delete'")
-            .when_matched_update(assigned, predicate=f"s.{CHANGE} = 'update'")
-            .when_not_matched_insert(assigned, predicate=f"s.{CHANGE} in ('insert', 'update')")
-            .execute()
+    def _commit(
+        self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
+    ) -> None:
+        table.create_write_transaction(
+            list(actions), mode="append", schema=table.schema(), commit_properties=properties
         )
 
 
@@ -276,6 +285,36 @@ def made_ahead(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
     finally:
         stopped.set()
         maker.join()
+
+
+def _images(schema: TableSchema, changes: pa.Table, gone: pa.Table) -> pa.Table:
+    """The change data of a commit: every changed row as it was and as it is, with `_change_type`."""
+    columns = _plain(schema.columns)
+    same_key = " and ".join(f'gone."{column}" is not distinct from changes."{column}"' for column in schema.key)
+    listed = ", ".join(f'"{column}"' for column in columns.names)
+    with short_connection() as connection:
+        connection.register("changes", changes)
+        connection.register("gone", gone)
+        old = connection.sql(
+            f"select {', '.join(f'gone.{column}' for column in columns.names)}, "
+            f"case {CHANGE} when 'delete' then 'delete' else 'update_preimage' end as {CHANGE_TYPE} "
+            f"from gone inner join changes on {same_key}"
+        ).to_arrow_table()
+        new = connection.sql(
+            f"select {listed}, case {CHANGE} when 'insert' then 'insert' else 'update_postimage' end as {CHANGE_TYPE} "
+            f"from changes where {CHANGE} <> 'delete'"
+        ).to_arrow_table()
+    shape = pa.schema([*columns, pa.field(CHANGE_TYPE, pa.string())])
+    return pa.concat_tables([old.cast(shape), new.cast(shape)])
+
+
+def _placing(schema: TableSchema) -> list[str]:
+    """The columns by which a row that goes is found: its key, and where it lies."""
+    return list(dict.fromkeys([*schema.key, *({"session_seq"} & set(schema.columns.names))]))
+
+
+def _removed(root: Path, path: str, size: int) -> RemoveAction:
+    return RemoveAction(Path(path).relative_to(root).as_posix(), True, int(time.time() * 1000), size, {})
 
 
 def _plain(columns: pa.Schema) -> pa.Schema:

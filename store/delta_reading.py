@@ -36,7 +36,7 @@ class ReadableTables:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._schemas: dict[str, TableSchema] = dict(TABLES)
-        self._listed: dict[tuple[str, int], list[DataFile]] = {}
+        self._listed: dict[tuple[str, int, int], list[DataFile]] = {}
 
     # ---- what there is ----------------------------------------------------------------------
 
@@ -158,9 +158,10 @@ class ReadableTables:
         pinned = self.version(name) if version is None else version
         if pinned is None:
             return []
-        if (name, pinned) not in self._listed:
-            self._listed[name, pinned] = _listed_files(self.open(name, version=pinned), self.path(name))
-        files = self._listed[name, pinned]
+        known_by = (name, pinned, self._written_at(name, pinned))
+        if known_by not in self._listed:
+            self._listed[known_by] = _listed_files(self.open(name, version=pinned), self.path(name))
+        files = self._listed[known_by]
         asked: dict[str, Iterable[Any] | None] = dict(zip(PRUNED_BY, (session_seqs, task_ids), strict=True))
         for column, values in asked.items():
             if values is not None:
@@ -172,6 +173,13 @@ class ReadableTables:
                 lost = f"{name}@{version} lost {len(gone)} of its {len(files)} files"
                 raise VersionGone(f"{lost}; {self._readable(name)}.")
         return files
+
+    def _written_at(self, name: str, version: int) -> int:
+        """When a version's log entry was written, in ns: another table in the place of an older one is no version of it."""
+        try:
+            return os.stat(self.path(name) / "_delta_log" / f"{version:020}.json").st_mtime_ns
+        except FileNotFoundError:  # only a checkpoint tells of it
+            return 0
 
     def files(
         self,
