@@ -24,13 +24,16 @@ def refresh(
         typer.Argument(metavar="VIEW", help="Views to maintain, with what they stand on; all without one."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Compute everything anew.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse to compute a view in full that was built before.")
+    ] = False,
 ) -> Answer:
     """Bring views up to date with the tables, from the change feeds where that is possible."""
     from views.refresh import refresh as refresh_views
 
     home = call.existing_home()
     with call.progress("refresh") as progress:
-        results = refresh_views(home, views or None, full=full, progress=progress)
+        results = refresh_views(home, views or None, full=full, strict=strict, progress=progress)
     content = {"views": {name: {key: getattr(result, key) for key in RESULT} for name, result in results.items()}}
     return Answer(content, lambda console: _draw_results(console, content["views"]))
 

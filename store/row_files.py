@@ -9,11 +9,13 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
@@ -24,6 +26,7 @@ from store.schema import TableSchema
 from store.storage_settings import FileSettings
 
 AXIS = "session_seq"
+REWRITERS = 2  # files rewritten at once: encoding is most of the time, and lets go of the interpreter
 COMPRESSION = 0.25  # of a table without files to learn it from
 
 
@@ -80,11 +83,15 @@ class RowFiles:
         by_path = {file.path: file for file in self.files}
         staying: list[AddAction] = []
         going: list[pa.Table] = []
-        for path in sorted(touched):
+
+        def rewrite(path: str) -> tuple[list[AddAction], pa.Table]:
             stays, goes = self._parted(path, gone)
-            going.append(goes)
-            if stays.num_rows:
-                staying.append(self._encoded(stays))
+            return [self._encoded(stays)] if stays.num_rows else [], goes
+
+        with ThreadPoolExecutor(REWRITERS) as pool:
+            for written, goes in pool.map(rewrite, sorted(touched)):
+                staying += written
+                going.append(goes)
         return Split([by_path[path] for path in sorted(touched)], staying, pa.concat_tables(going))
 
     def _touched(self, files: Iterable[DataFile], gone: pa.Table) -> dict[str, int]:
@@ -105,15 +112,15 @@ class RowFiles:
         """Rows of a file that stay, and those that go, each in the file's order."""
         with short_connection() as connection:
             connection.register("gone", gone)
-            columns = ", ".join(f'"{name}"' for name in self.writer.columns.names)
-            rows = connection.sql(
-                f"select {columns}, exists (select 1 from gone where {self._same_key()}) as goes "
-                "from read_parquet($path, file_row_number = true) as stored order by file_row_number",
+            places = connection.sql(
+                "select file_row_number from read_parquet($path, file_row_number = true) as stored "
+                f"where exists (select 1 from gone where {self._same_key()})",
                 params={"path": path},
-            ).to_arrow_table()
-        goes = rows["goes"]
-        kept = rows.drop_columns(["goes"]).cast(self.writer.columns)
-        return kept.filter(pa.compute.invert(goes)), kept.filter(goes)
+            ).fetchall()
+        rows = pq.read_table(path, columns=self.writer.columns.names, partitioning=None).cast(self.writer.columns)
+        goes = np.zeros(rows.num_rows, dtype=bool)
+        goes[[place for (place,) in places]] = True
+        return rows.filter(pa.array(~goes)), rows.filter(pa.array(goes))
 
     def _same_key(self) -> str:
         return " and ".join(f'stored."{column}" is not distinct from gone."{column}"' for column in self.schema.key)

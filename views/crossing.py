@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from store.duckdb_connection import quoted
 from views.engine import EVERYTHING, Engine, Scope
 from views.feeds import Feeds
 
@@ -18,21 +19,22 @@ NODE_COLUMNS = ("node_id", "session_seq", "parent_id", "copy_of", "context")
 EDGE_COLUMNS = ("src", "dst", "kind", "session_seq")
 
 LEAVING = """
-with placed as ({nodes}),
-links as (
-    select parent_id as src, node_id as dst, 'parent' as kind, session_seq, false as is_edge from placed
+with links as (
+    select parent_id as src, node_id as dst, 'parent' as kind, session_seq, false as is_edge from placed_nodes
     where parent_id is not null
     union all
-    select copy_of, node_id, 'copy', session_seq, false from placed where copy_of is not null
+    select copy_of, node_id, 'copy', session_seq, false from placed_nodes where copy_of is not null
     union all
     select shown.node_id, node_id, 'context', session_seq, false
-    from (select node_id, session_seq, unnest(context) as shown from placed) where shown.node_id is not null
+    from (select node_id, session_seq, unnest(context) as shown from placed_nodes) where shown.node_id is not null
     union all
     select src, dst, kind, session_seq, true from ({edges})
 )
 select src, dst, kind, max(session_seq) as session_seq, bool_or(is_edge) as is_edge
 from links
-where not exists (select 1 from placed where placed.node_id = links.src and placed.session_seq = links.session_seq)
+where not exists (
+    select 1 from placed_nodes where placed_nodes.node_id = links.src and placed_nodes.session_seq = links.session_seq
+)
 group by src, dst, kind
 """
 
@@ -104,13 +106,28 @@ class CrossingWalk:
     def _keep_leaving(self, scope: Scope) -> None:
         """Make the temporary table `leaving`: what leaves the scope's sessions, its sources not placed yet."""
         nodes = self.engine.select_from("nodes", scope, columns=NODE_COLUMNS)
+        self.engine.run(f"create or replace temp table placed_nodes as {nodes}")
         edges = self.engine.select_from("node_edges", scope, columns=EDGE_COLUMNS)
-        self.engine.run(f"create or replace temp table leaving as {LEAVING.format(nodes=nodes, edges=edges)}")
+        self.engine.run(f"create or replace temp table leaving as {LEAVING.format(edges=edges)}")
+
+    def _named_sessions(self) -> Scope:
+        """The sessions that contexts in question say they were shown from."""
+        named = self.engine.run("""
+            select distinct shown.session_id
+            from (select unnest(context) as shown from placed_nodes)
+            where shown.node_id in (select src from leaving) and shown.session_id is not null
+        """)
+        listed = ", ".join(quoted(session_id) for (session_id,) in named) or "null"
+        return Scope(session_seqs=frozenset(self.engine.sessions_with(f"session_id in ({listed})")))
 
     def _placed(self, known: dict[str, int | None], moved: dict[str, int | None]) -> pa.Table:
         """The rows of `leaving` with the session of each source: as the feed says, as was known, or looked up."""
-        asked = self.engine.column("select src from leaving") - known.keys() - moved.keys()
-        places = {**known, **moved, **places_of(self.engine, asked)}
+        places = {**known, **moved}
+        asked = self.engine.column("select src from leaving") - places.keys()
+        if asked:  # a context says which session it was shown from
+            places |= places_of(self.engine, asked, self._named_sessions())
+        asked -= places.keys()
+        places |= places_of(self.engine, asked)
         self.engine.keep(
             "source_places",
             pa.table(
@@ -126,16 +143,14 @@ class CrossingWalk:
         """)
 
 
-def places_of(engine: Engine, node_ids: Iterable[str]) -> dict[str, int]:
-    """The session of each node that exists, looked up over all nodes: two columns of every file."""
+def places_of(engine: Engine, node_ids: Iterable[str], scope: Scope = EVERYTHING) -> dict[str, int]:
+    """The session of each node that exists in the scope; over everything, two columns of every file are read."""
     asked = set(node_ids)
     if not asked:
         return {}
     engine.keep_texts("asked_places", asked)
-    rows = engine.run(
-        f"select node_id, session_seq from {engine.scan('nodes')} where node_id in (select item from asked_places)"
-    )
-    return dict(rows)
+    nodes = engine.select_from("nodes", scope, columns=("node_id", "session_seq"))
+    return dict(engine.run(f"select * from ({nodes}) where node_id in (select item from asked_places)"))
 
 
 def linked_sessions(engine: Engine, sessions: Iterable[int]) -> set[int]:

@@ -1,10 +1,13 @@
 """What turns a view's old rows into the rows just computed; equal rows are in neither."""
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from store.delta import CHANGE
-from views.engine import Engine
+from views.engine import Engine, Scope
 from views.registry import view_schema
+from views.touched import RaisedBar
 
 
 def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
@@ -38,11 +41,59 @@ def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
         where not exists (select 1 from computed where {same_key})
     """
     shape = pa.schema([*schema.columns, pa.field(CHANGE, pa.string())])
-    removed = engine.arrow(gone)
-    absent = {field.name: pa.nulls(removed.num_rows, field.type) for field in schema.columns}
-    absent |= {column: removed[column].cast(schema.columns.field(column).type) for column in kept}
-    absent[CHANGE] = pa.array(["delete"] * removed.num_rows, pa.string())
-    return pa.concat_tables([engine.arrow(moved).cast(shape), pa.table(absent, schema=shape)])
+    return pa.concat_tables([engine.arrow(moved).cast(shape), _deletes(name, engine.arrow(gone))])
+
+
+def fallen_rows(engine: Engine, name: str, version: int, raised_bars: Iterable[RaisedBar]) -> pa.Table:
+    """Deletes of the rows whose leaf was good enough for a bar and is not for the higher one, as `difference` has them.
+
+    Args:
+        engine: Over the pinned tables.
+        name: The view.
+        version: The version that its rows are taken from.
+        raised_bars: Each with the sessions that nothing else touches.
+    """
+    parts = [_deletes(name, None)]
+    for raised in raised_bars:
+        scope = Scope(session_seqs=raised.session_seqs)
+        wanted = [*old_columns(name), "fitness", "fitness_basis", "environment_digest"]
+        engine.keep(
+            "raised_bar",
+            pa.table(
+                {
+                    "task_id": pa.array([raised.task_id], pa.string()),
+                    "fitness_basis": pa.array([raised.fitness_basis], pa.string()),
+                    "environment_digest": pa.array([raised.environment_digest], pa.string()),
+                    "bar": pa.array([raised.bar], pa.float64()),
+                }
+            ),
+        )
+        parts.append(
+            _deletes(
+                name,
+                engine.arrow(f"""
+                    select {", ".join(f"old.{column}" for column in old_columns(name))}
+                    from ({engine.select_from(name, scope, version=version, columns=wanted)}) as old
+                    inner join raised_bar on old.task_id = raised_bar.task_id
+                        and old.fitness_basis is not distinct from raised_bar.fitness_basis
+                        and old.environment_digest is not distinct from raised_bar.environment_digest
+                    where old.fitness < raised_bar.bar
+                """),
+            )
+        )
+    return pa.concat_tables(parts)
+
+
+def _deletes(name: str, rows: pa.Table | None) -> pa.Table:
+    """Old rows, in the columns of `old_columns`, as changes; columns that nobody read are NULL."""
+    columns = view_schema(name).columns
+    shape = pa.schema([*columns, pa.field(CHANGE, pa.string())])
+    if rows is None:
+        return shape.empty_table()
+    absent = {field.name: pa.nulls(rows.num_rows, field.type) for field in columns}
+    absent |= {column: rows[column].cast(columns.field(column).type) for column in rows.column_names}
+    absent[CHANGE] = pa.array(["delete"] * rows.num_rows, pa.string())
+    return pa.table(absent, schema=shape)
 
 
 def old_columns(name: str) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from store.delta import LostRace, Tables
 from store.errors import VersionGone
+from views.cost import estimate_cost
 from views.crossing import CrossingChanges, crossing_changes
 from views.definition import WALKED, load_definition, table_inputs, view_digest
 from views.engine import EVERYTHING, Engine, Scope
@@ -12,7 +13,7 @@ from views.feeds import Feeds
 from views.reach_walk import ReachChanges, reach_changes
 from views.settings import ViewSettings
 from views.tag_walk import TagChanges, tag_changes
-from views.touched import touched_sessions, touched_tasks
+from views.touched import RaisedBar, touched_sessions, touched_tasks
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Plan:
     state: ViewState
     scope: Scope = EVERYTHING
     moved: CrossingChanges | TagChanges | ReachChanges | None = field(default=None, repr=False)
+    raised_bars: tuple[RaisedBar, ...] = ()  # rows of other sessions that fall below a bar go without computing
     replaces_all: bool = False  # no stored row can be equal to a new one
 
 
@@ -56,6 +58,7 @@ class Planner:
         self.settings = settings
         self.engine = engine
         self.feeds = Feeds(tables, pins)
+        self.must_be_incremental = False  # for measurements: take the feeds where they can be read, whatever it costs
 
     def state(self, name: str) -> ViewState:
         """The view's latest version and what its commit says."""
@@ -127,17 +130,21 @@ class Planner:
             moved = self._walk_changes(name, watermarks)
             reason = f"{moved.num_keys} nodes, edges and rows moved ({moved_inputs})"
             return Plan(name, "incremental", reason, moved.num_keys, versions, digest, state, moved=moved)
+        fallen: tuple[RaisedBar, ...] = ()
         if load_definition(name).maintained_by == "task_id":
             tasks = touched_tasks(self.feeds, name, watermarks)
             num_keys, scope, noun = len(tasks), Scope(task_ids=frozenset(tasks)), "tasks"
         else:
-            sessions = touched_sessions(self.engine, self.feeds, name, watermarks)
-            num_keys, scope, noun = len(sessions), Scope(session_seqs=frozenset(sessions)), "sessions"
-        cheaper = self._cheaper_in_full(scope)
-        if cheaper is not None:
-            return Plan(name, "full", f"cheaper in full: {cheaper}", None, versions, digest, state)
+            touched = touched_sessions(self.engine, self.feeds, name, watermarks)
+            num_keys, scope, noun = len(touched.session_seqs), Scope(session_seqs=touched.session_seqs), "sessions"
+            fallen = touched.raised_bars
+        cost = estimate_cost(self.engine, name, scope, self.settings.cost)
+        if cost.is_full_cheaper and not self.must_be_incremental:
+            return Plan(name, "full", f"cheaper in full: {cost}", None, versions, digest, state)
         reason = f"{num_keys} {noun} touched ({moved_inputs})"
-        return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope)
+        if fallen:
+            reason = f"{reason}; {len(fallen)} bars rose"
+        return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope, raised_bars=fallen)
 
     def _walk_changes(
         self, name: str, watermarks: dict[str, int | None]
@@ -147,16 +154,3 @@ class Planner:
         if name == "node_tags":
             return tag_changes(self.feeds, watermarks)
         return reach_changes(self.feeds, watermarks, self.engine)
-
-    def _cheaper_in_full(self, scope: Scope) -> str | None:
-        """The rule of conf/views.yaml: in full when nearly all nodes of a big table are touched anyway."""
-        pin = self.pins.get("nodes")
-        if pin is None or self.tables.num_rows("nodes", version=pin) < self.settings.full_from_nodes:
-            return None
-        nodes = self.engine.scan("nodes")
-        touched, total = self.engine.run(f"select count(*) filter (where {scope.condition()}), count(*) from {nodes}")[
-            0
-        ]
-        if touched > self.settings.full_share * total:
-            return f"{touched} of {total} nodes are touched"
-        return None

@@ -1,6 +1,6 @@
 """A recompute of everything, in portions of whole sessions, so that memory does not grow with the tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from views.crossing import session_pairs
 from views.definition import WALKED, load_definition
@@ -27,14 +27,29 @@ def portions(engine: Engine, name: str, version: int | None) -> Iterator[Scope]:
     if version is not None:
         stored = engine.select_from(name, version=version, columns=["session_seq"])
         sizes = dict.fromkeys(engine.column(f"select distinct session_seq from ({stored})"), 0) | sizes
+    yield from _packed(engine, sizes)
+
+
+def portions_of(engine: Engine, scope: Scope) -> Iterator[Scope]:
+    """The same for touched sessions, linked ones among them; their sizes are taken to be the mean."""
+    sessions = engine.tables.num_rows("sessions", version=engine.pins.get("sessions"))
+    nodes = 0 if engine.pins["nodes"] is None else engine.tables.num_rows("nodes", version=engine.pins["nodes"])
+    mean = nodes / sessions if sessions else 1.0
+    if scope.session_seqs is None or len(scope.session_seqs) * mean <= engine.settings.nodes_at_once:
+        yield scope
+        return
+    yield from _packed(engine, dict.fromkeys(scope.session_seqs, mean))
+
+
+def _packed(engine: Engine, sizes: Mapping[int, float]) -> Iterator[Scope]:
     portion: set[int] = set()
-    size = 0
+    size = 0.0
     for group in _linked_groups(sorted(sizes), session_pairs(engine)):
         portion |= group
         size += sum(sizes[session_seq] for session_seq in group)
-        if size >= at_once:
+        if size >= engine.settings.nodes_at_once:
             yield Scope(session_seqs=frozenset(portion))
-            portion, size = set(), 0
+            portion, size = set(), 0.0
     if portion:
         yield Scope(session_seqs=frozenset(portion))
 

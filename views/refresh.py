@@ -13,14 +13,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from store.delta import Commit, Tables, plan_again_until_committed
-from store.errors import UnknownName
+from store.errors import RefusedInFull, UnknownName
 from store.home import Home
 from views.crossing import CrossingWalk
 from views.definition import WALKED, table_inputs
-from views.difference import difference, old_columns
+from views.difference import difference, fallen_rows, old_columns
 from views.engine import Engine, Scope
 from views.planner import Plan, Planner
-from views.portions import portions
+from views.portions import portions, portions_of
 from views.reach_walk import ReachWalk
 from views.registry import VIEW_ORDER, declare_views, view_schema
 from views.settings import read_view_settings
@@ -81,7 +81,13 @@ def pin_versions(tables: Tables, names: Iterable[str]) -> dict[str, int | None]:
 
 
 def refresh(
-    home: Home, names: Iterable[str] | None = None, *, full: bool = False, progress: Progress | None = None
+    home: Home,
+    names: Iterable[str] | None = None,
+    *,
+    full: bool = False,
+    strict: bool = False,
+    by_feeds: bool = False,
+    progress: Progress | None = None,
 ) -> dict[str, RefreshResult]:
     """Bring views, and all they stand on, up to the tables as they are now.
 
@@ -90,6 +96,8 @@ def refresh(
         names: Views to refresh; None is all. What they read is always refreshed first, so that a retraction
             takes effect before any view is read.
         full: Compute the named views from all rows; equal rows are still not rewritten.
+        strict: Refuse to compute a view in full that was built before, unless `full` asks for it.
+        by_feeds: Follow the feeds wherever they can be read, even if everything were cheaper; for measurements.
         progress: Called with one line before each view.
 
     Returns:
@@ -98,6 +106,7 @@ def refresh(
     Raises:
         UnknownName: There is no such view.
         BadSetting: conf/views.yaml cannot be used.
+        RefusedInFull: `strict` met a view that had to be computed in full; the views before it are refreshed.
         CommitConflict: Other refreshes kept winning.
     """
     named = None if names is None else list(names)
@@ -106,12 +115,13 @@ def refresh(
 
     def attempt() -> dict[str, RefreshResult]:
         chain = Chain(Tables(home), order)
+        chain.planner.must_be_incremental = by_feeds
         try:
             for name in order:
                 if progress is not None:
                     progress(f"refresh {name}")
                 is_full = full and (named is None or name in named) and not _was_full(results.get(name))
-                result = chain.refresh(name, full=is_full)
+                result = chain.refresh(name, full=is_full, strict=strict)
                 if name not in results or result.mode != "none":
                     results[name] = result
         finally:
@@ -140,16 +150,22 @@ class Chain:
         """Free the engine."""
         self.engine.close()
 
-    def refresh(self, name: str, *, full: bool) -> RefreshResult:
+    def refresh(self, name: str, *, full: bool = False, strict: bool = False) -> RefreshResult:
         """Refresh one view whose inputs have been refreshed already.
 
         Raises:
             LostRace: Another refresh was first.
+            RefusedInFull: `strict`, and it would be computed in full though it was built before.
         """
         started = time.perf_counter()
         self.engine.opened = {}
         plan = self.planner.plan(name, full=full)
         version = plan.state.version
+        if strict and plan.mode == "full" and not full and plan.state.watermarks is not None:
+            raise RefusedInFull(
+                f"{name} would be computed in full: {plan.reason}; run `espalier refresh {name} --full`, or leave out "
+                "--strict."
+            )
         if plan.mode == "none":
             assert version is not None
             self.pins[name] = version
@@ -186,13 +202,12 @@ class Chain:
         if name in WALKED:
             changes = self._walked_changes(plan, planned_at)
         elif plan.mode == "incremental":
-            self.engine.compute(name, plan.scope, plan.digest)
-            changes = difference(self.engine, name, self._old_rows(name, plan.scope, planned_at))
+            changes = self._changes(plan, portions_of(self.engine, plan.scope), planned_at)
         else:
             scopes = list(portions(self.engine, name, None if is_new or plan.replaces_all else planned_at))
             if plan.replaces_all or (is_new and len(scopes) > 1):
                 return self.tables.replace_all(name, self._computed(plan, scopes), planned_at=planned_at, **said)
-            changes = self._full_changes(plan, scopes, planned_at)
+            changes = self._changes(plan, scopes, planned_at)
         metadata |= self._read_so_far(plan)
         return self.tables.commit_rows(name, changes, planned_at=planned_at, **said)
 
@@ -217,8 +232,9 @@ class Chain:
             self.engine.compute(plan.name, scope, plan.digest)
             yield self.engine.arrow(f"select * from computed order by {order}")
 
-    def _full_changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
-        parts = []
+    def _changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
+        """Compute the scopes' rows and subtract what is there; rows that fell below a bar go besides."""
+        parts = [fallen_rows(self.engine, plan.name, planned_at, plan.raised_bars)]
         for scope in scopes:
             self.engine.compute(plan.name, scope, plan.digest)
             parts.append(difference(self.engine, plan.name, self._old_rows(plan.name, scope, planned_at)))
@@ -227,8 +243,9 @@ class Chain:
     def _walked_changes(self, plan: Plan, planned_at: int) -> pa.Table:
         name, moved = plan.name, plan.moved
         walk = open_walk(self.engine, name)
-        rows, old_rows = walk.all_rows(), self.engine.select_from(name, version=planned_at)
-        if moved is not None:
+        if moved is None:
+            rows, old_rows = walk.all_rows(), self.engine.select_from(name, version=planned_at)
+        else:
             rows, old_rows = walk.changed_rows(moved)
         self.engine.keep("computed", rows)
         return difference(self.engine, name, old_rows)

@@ -80,6 +80,7 @@ def test_a_first_refresh_builds_every_view_in_full_and_a_second_commits_nothing(
         "sft_trajectories": 1,
         "dpo_pairs": 1,
         "grpo_cohorts": 2,
+        "value_examples": 4,
     }
     assert_right(world)
     before = versions(world)
@@ -265,14 +266,15 @@ def test_explain_says_what_refresh_then_does(world: World) -> None:
 def test_nearly_everything_touched_in_a_big_table_is_cheaper_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = read_view_settings().model_copy(update={"full_from_nodes": 4})
+    settings = read_view_settings()
+    settings = settings.model_copy(update={"cost": settings.cost.model_copy(update={"from_nodes": 4})})
     monkeypatch.setattr("views.refresh.read_view_settings", lambda: settings)
     home = open_home(tmp_path / "home")
     world = grown(World(home, tables=MemoryTables(home, tmp_path))).save()
     pass_over(world)
     world.node("b", "s", fitness=0.25).save()
     result = pass_over(world)["dpo_pairs"]
-    assert (result.mode, result.reason) == ("full", "cheaper in full: 4 of 4 nodes are touched")
+    assert (result.mode, result.reason[:52]) == ("full", "cheaper in full: about 4 of 4 nodes touched, 0.00 s ")
 
 
 def test_long_artifacts_answer_where_no_turn_did(tmp_path: Path) -> None:
