@@ -175,7 +175,7 @@ class ReadableTables:
         return files
 
     def _written_at(self, name: str, version: int) -> int:
-        """When a version's log entry was written, in ns: a table put in the place of another has versions of its own."""
+        """When a version's log entry was written, in ns: a table in the place of another has its own versions."""
         try:
             return os.stat(self.path(name) / "_delta_log" / f"{version:020}.json").st_mtime_ns
         except FileNotFoundError:  # only a checkpoint tells of it
