@@ -82,6 +82,10 @@ bench: setup bench-startup ## the measurements that take a minute: start-up and 
 bench-views: setup ## views kept up against computed, at scale: NODES=1000000 ENGINE=duckdb SEED=1 OUT=FILE (half an hour)
 	@$(PYTHON) -m benchmarks.views_at_scale
 
+.PHONY: bench-planner
+bench-planner: setup ## what the choice between incremental and full costs: 20 changes, both ways (half an hour)
+	@$(PYTHON) -m benchmarks.planner_choice
+
 .PHONY: bench-startup
 bench-startup: setup ## seconds until `espalier --help` is on the screen
 	@$(PYTHON) benchmarks/startup.py
