@@ -50,9 +50,28 @@ def append_tail(home: Home, num_sessions: int = 10) -> Change:
 def correct_scattered(home: Home, num_sessions: int = 10, *, trial: int = 0) -> Change:
     """Correct the scores of three nodes in each of some old sessions, anywhere in the table."""
     plan, _ = load_plan(home)
-    tables = Tables(home)
     rng = _rng(plan, "correct", trial)
-    seqs = _old_sessions(plan, rng, num_sessions)
+    return _correct(Tables(home), _old_sessions(plan, rng, num_sessions), rng)
+
+
+def correct_share(home: Home, share: float, *, trial: int = 0) -> Change:
+    """Correct scores in so many old sessions that they hold about this share of the generated nodes."""
+    plan, _ = load_plan(home)
+    rng = _rng(plan, "share", trial)
+    sizes = {seq: session_size(plan.seed, seq) for seq in range(1, plan.num_sessions + 1)}
+    left = share * sum(sizes.values())
+    if left <= max(sizes.values()):
+        chosen = [min(sizes, key=lambda seq: abs(sizes[seq] - left))]
+    else:
+        chosen = []
+        for seq in (rng.permutation(plan.num_sessions) + 1).tolist():
+            if sizes[seq] <= left:
+                chosen.append(seq)
+                left -= sizes[seq]
+    return _correct(Tables(home), sorted(chosen), rng)
+
+
+def _correct(tables: Tables, seqs: list[int], rng: np.random.Generator) -> Change:
     next_steps = _advance_sessions(tables, seqs)
     corrected: list[Row] = []
     for rows in _nodes_by_session(tables, seqs):
