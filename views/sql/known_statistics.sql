@@ -48,7 +48,6 @@ moments as (
         holder_id,
         field,
         known_from as step,
-        0 as is_question,
         place,
         cast(null as varchar) as node_id
     from assignments
@@ -58,23 +57,21 @@ moments as (
         holder_id,
         field,
         step,
-        1 as is_question,
         cast(null as bigint) as place,
         node_id
     from asked_fields
 ),
 
--- Of the rows known by S the one with the highest place is value(S, S).
+-- Of the rows known by S the one with the highest place is value(S, S); rows of equal S see each other.
 answers as (
     select
         node_id,
         session_id,
         holder_id,
         field,
-        is_question,
         max(place) over (
             partition by session_id, holder_id, field
-            order by step, is_question
+            order by step
         ) as known_place
     from moments
 )
@@ -92,5 +89,5 @@ inner join assignments
     and answers.holder_id is not distinct from assignments.holder_id
     and answers.field = assignments.field
     and answers.known_place = assignments.place
-where answers.is_question = 1
+where answers.node_id is not null
 group by answers.node_id
