@@ -7,7 +7,9 @@ object that both engines read and write; its `data_version` is the last version 
 """
 
 import contextlib
-from collections.abc import Iterator
+import queue
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +93,10 @@ class Tables(ReadableTables):
         properties = commit_properties(metadata or {}, data_version, transaction)
         with self._planned_at(name, planned_at) as table:
             if set(counts) <= {"insert"}:
-                self._write(table, schema, changes, properties, mode="append")
+                ordered = changes.select(schema.columns.names).sort_by(
+                    [(column, "ascending") for column in schema.sort]
+                )
+                self._write(table, ordered.cast(_plain(schema.columns)), properties, mode="append")
             else:
                 self._merge(table, schema, changes, properties)
         return Commit(
@@ -146,7 +151,7 @@ class Tables(ReadableTables):
     def replace_all(
         self,
         name: str,
-        rows: pa.Table,
+        rows: Iterable[pa.Table],
         *,
         planned_at: int,
         metadata: dict[str, Any] | None = None,
@@ -154,11 +159,13 @@ class Tables(ReadableTables):
     ) -> Commit:
         """Put other rows, with the columns as they are declared now, in the place of all rows, as one commit.
 
-        Its feed deletes every old row and inserts every new one; older versions keep their own columns.
+        Its feed deletes every old row and inserts every new one; older versions keep their own columns. Where there
+        was no row, it is an append.
 
         Args:
             name: The table; must exist.
-            rows: All rows, with the declared columns.
+            rows: All rows with the declared columns, in parts that are made as they are written, each in the table's
+                sort order.
             planned_at: Version the rows were computed beside.
             metadata: Goes into `userMetadata`.
             transaction: (application, n) recorded with the commit.
@@ -168,10 +175,22 @@ class Tables(ReadableTables):
         """
         schema = self.schema(name)
         properties = commit_properties(metadata or {}, planned_at + 1, transaction)
+        inserted = 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal inserted
+            for part in made_ahead(rows):
+                inserted += part.num_rows
+                yield from part.select(schema.columns.names).cast(_plain(schema.columns)).to_batches()
+
         with self._planned_at(name, planned_at) as table:
-            deleted = table.count()
-            self._write(table, schema, rows, properties, mode="overwrite", schema_mode="overwrite")
-        return Commit(self.open(name, version=planned_at + 1).version(), inserted=rows.num_rows, deleted=deleted)
+            deleted = self.num_rows(name, version=planned_at)
+            stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
+            mode: dict[str, Any] = {"mode": "overwrite", "schema_mode": "overwrite"}
+            if not deleted and self.has_declared_columns(name):
+                mode = {"mode": "append"}
+            self._write(table, stream, properties, **mode)
+        return Commit(self.open(name, version=planned_at + 1).version(), inserted=inserted, deleted=deleted)
 
     @contextlib.contextmanager
     def _planned_at(self, name: str, version: int) -> Iterator[DeltaTable]:
@@ -189,12 +208,11 @@ class Tables(ReadableTables):
             raise
 
     def _write(
-        self, table: DeltaTable, schema: TableSchema, rows: pa.Table, properties: CommitProperties, **mode: Any
+        self, table: DeltaTable, rows: pa.Table | pa.RecordBatchReader, properties: CommitProperties, **mode: Any
     ) -> None:
-        ordered = rows.select(schema.columns.names).sort_by([(column, "ascending") for column in schema.sort])
         write_deltalake(
             table,
-            ordered.cast(_plain(schema.columns)),
+            rows,
             commit_properties=properties,
             writer_properties=WRITER,
             target_file_size=TARGET_FILE_BYTES,
@@ -222,6 +240,42 @@ class Tables(ReadableTables):
             .when_not_matched_insert(assigned, predicate=f"s.{CHANGE} in ('insert', 'update')")
             .execute()
         )
+
+
+def made_ahead(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same parts, each made in a thread of its own while the one before is used.
+
+    delta-rs asks for rows from inside its own runtime, where no other table may be opened; and a second core is of use.
+    """
+    ready: queue.Queue[pa.Table | BaseException | None] = queue.Queue(maxsize=1)
+    stopped = threading.Event()
+
+    def put(item: pa.Table | BaseException | None) -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                ready.put(item, timeout=0.1)
+                return
+
+    def make() -> None:
+        try:
+            for part in parts:
+                put(part)
+                if stopped.is_set():
+                    return
+            put(None)
+        except BaseException as error:  # it is raised again where the parts are used
+            put(error)
+
+    maker = threading.Thread(target=make, name="espalier-rows", daemon=True)
+    maker.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        maker.join()
 
 
 def _plain(columns: pa.Schema) -> pa.Schema:

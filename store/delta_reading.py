@@ -1,7 +1,9 @@
 """Reading Delta tables: what there is, rows at a version, changes between versions, and what each commit said."""
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,18 @@ from store.errors import TableDamaged, UnknownName, VersionGone
 from store.home import Home
 from store.schema import TABLES, TableSchema
 
+PRUNED_BY = ("session_seq", "task_id")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One Parquet file of a table's version, as the Delta log tells it."""
+
+    path: str
+    size_bytes: int
+    num_rows: int
+    bounds: dict[str, tuple[Any, Any]]  # column of PRUNED_BY to its (min, max); absent where the log does not say
+
 
 class ReadableTables:
     """All Delta tables of one home, base tables, maintained relations and views alike; nothing here writes."""
@@ -22,6 +36,7 @@ class ReadableTables:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._schemas: dict[str, TableSchema] = dict(TABLES)
+        self._listed: dict[tuple[str, int], list[DataFile]] = {}
 
     # ---- what there is ----------------------------------------------------------------------
 
@@ -121,32 +136,58 @@ class ReadableTables:
 
     # ---- reading ------------------------------------------------------------------------------
 
-    def files(self, name: str, *, version: int | None = None, session_seqs: Iterable[int] | None = None) -> list[str]:
-        """Parquet files of a version, pruned by the log's statistics to those that can hold `session_seqs`.
+    def data_files(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        session_seqs: Iterable[int] | None = None,
+        task_ids: Iterable[str] | None = None,
+    ) -> list[DataFile]:
+        """Parquet files of a version, pruned by the log's statistics to those that can hold what is asked for.
+
+        Args:
+            name: The table.
+            version: Delta version; None is the latest.
+            session_seqs: Only files that can hold rows of these sessions.
+            task_ids: Only files that can hold rows of these tasks.
 
         Raises:
             VersionGone: A file of that version was removed.
         """
-        if not self.exists(name):
+        pinned = self.version(name) if version is None else version
+        if pinned is None:
             return []
-        table = self.open(name, version=version)
-        actions = pa.table(table.get_add_actions(flatten=True))
-        if session_seqs is not None and "min.session_seq" in actions.column_names:
-            wanted = sorted(set(session_seqs))
-            low, high = actions["min.session_seq"].to_pylist(), actions["max.session_seq"].to_pylist()
-            kept = [
-                first is None or last is None or _any_between(wanted, first, last)
-                for first, last in zip(low, high, strict=True)
-            ]
-            actions = actions.filter(pa.array(kept, pa.bool_()))
-        root = self.path(name)
-        paths = [str(root / file) for file in actions["path"].to_pylist()]
+        if (name, pinned) not in self._listed:
+            self._listed[name, pinned] = _listed_files(self.open(name, version=pinned), self.path(name))
+        files = self._listed[name, pinned]
+        asked: dict[str, Iterable[Any] | None] = dict(zip(PRUNED_BY, (session_seqs, task_ids), strict=True))
+        for column, values in asked.items():
+            if values is not None:
+                wanted = sorted(set(values))
+                files = [file for file in files if column not in file.bounds or _any_in(wanted, *file.bounds[column])]
         if version is not None:
-            gone = [path for path in paths if not Path(path).exists()]
+            gone = [file for file in files if not os.path.exists(file.path)]
             if gone:
-                lost = f"{name}@{version} lost {len(gone)} of its {len(paths)} files"
+                lost = f"{name}@{version} lost {len(gone)} of its {len(files)} files"
                 raise VersionGone(f"{lost}; {self._readable(name)}.")
-        return sorted(paths)
+        return files
+
+    def files(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        session_seqs: Iterable[int] | None = None,
+        task_ids: Iterable[str] | None = None,
+    ) -> list[str]:
+        """Paths of `data_files`, sorted."""
+        found = self.data_files(name, version=version, session_seqs=session_seqs, task_ids=task_ids)
+        return sorted(file.path for file in found)
+
+    def num_rows(self, name: str, *, version: int | None = None) -> int:
+        """Rows of a version by the Delta log's own count; no file is opened."""
+        return sum(file.num_rows for file in self.data_files(name, version=version))
 
     def read(
         self,
@@ -227,5 +268,22 @@ class ReadableTables:
         return f"versions that can be read: {version_ranges(readable)}" if readable else "no version can be read"
 
 
-def _any_between(ordered: list[int], first: int, last: int) -> bool:
-    return any(first <= value <= last for value in ordered)
+def _listed_files(table: DeltaTable, root: Path) -> list[DataFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    listed = zip(*(actions[column].to_pylist() for column in ("path", "size_bytes", "num_records")), strict=True)
+    bounds: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(actions.num_rows)]
+    for column in PRUNED_BY:
+        if f"min.{column}" in actions.column_names:
+            lows, highs = actions[f"min.{column}"].to_pylist(), actions[f"max.{column}"].to_pylist()
+            for known, low, high in zip(bounds, lows, highs, strict=True):
+                if low is not None and high is not None:
+                    known[column] = (low, high)
+    return [
+        DataFile(str(root / path), size or 0, rows or 0, known)
+        for (path, size, rows), known in zip(listed, bounds, strict=True)
+    ]
+
+
+def _any_in(ordered: list[Any], first: Any, last: Any) -> bool:
+    place = bisect_left(ordered, first)
+    return place < len(ordered) and ordered[place] <= last

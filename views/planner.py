@@ -5,6 +5,7 @@ from typing import Any
 
 from store.delta import LostRace, Tables
 from store.errors import VersionGone
+from views.crossing import CrossingChanges, crossing_changes
 from views.definition import WALKED, load_definition, table_inputs, view_digest
 from views.engine import EVERYTHING, Engine, Scope
 from views.feeds import Feeds
@@ -42,8 +43,8 @@ class Plan:
     digest: str
     state: ViewState
     scope: Scope = EVERYTHING
-    moved: TagChanges | ReachChanges | None = field(default=None, repr=False)
-    has_other_columns: bool = False  # the stored rows cannot be compared with new ones
+    moved: CrossingChanges | TagChanges | ReachChanges | None = field(default=None, repr=False)
+    replaces_all: bool = False  # no stored row can be equal to a new one
 
 
 class Planner:
@@ -76,11 +77,13 @@ class Planner:
         watermarks = state.watermarks
         if state.version is not None and not self.tables.has_declared_columns(name):
             reason = "its columns changed"
-            return Plan(name, "full", reason, None, versions, digest, state, has_other_columns=True)
+            return Plan(name, "full", reason, None, versions, digest, state, replaces_all=True)
         if watermarks is None:
             return Plan(name, "full", "first build", None, versions, digest, state)
         if state.metadata.get("view_digest") != digest:
-            return Plan(name, "full", "its definition or parameters changed", None, versions, digest, state)
+            reason = "its definition or parameters changed"
+            # A row's digest holds the view's, so every row with one is another; of a walk, rows may be equal.
+            return Plan(name, "full", reason, None, versions, digest, state, replaces_all=name not in WALKED)
         replaced = self._replaced(name, watermarks, versions)
         if full:
             return Plan(name, "full", "asked for in full", None, versions, digest, state)
@@ -121,15 +124,11 @@ class Planner:
             if watermarks[table] != versions[table]
         )
         if name in WALKED:
-            moved = (
-                tag_changes(self.feeds, watermarks)
-                if name == "node_tags"
-                else reach_changes(self.feeds, watermarks, self.engine)
-            )
+            moved = self._walk_changes(name, watermarks)
             reason = f"{moved.num_keys} nodes, edges and rows moved ({moved_inputs})"
             return Plan(name, "incremental", reason, moved.num_keys, versions, digest, state, moved=moved)
         if load_definition(name).maintained_by == "task_id":
-            tasks = touched_tasks(self.engine, self.feeds, watermarks)
+            tasks = touched_tasks(self.feeds, name, watermarks)
             num_keys, scope, noun = len(tasks), Scope(task_ids=frozenset(tasks)), "tasks"
         else:
             sessions = touched_sessions(self.engine, self.feeds, name, watermarks)
@@ -140,14 +139,24 @@ class Planner:
         reason = f"{num_keys} {noun} touched ({moved_inputs})"
         return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope)
 
+    def _walk_changes(
+        self, name: str, watermarks: dict[str, int | None]
+    ) -> CrossingChanges | TagChanges | ReachChanges:
+        if name == "crossing_edges":
+            return crossing_changes(self.feeds, watermarks)
+        if name == "node_tags":
+            return tag_changes(self.feeds, watermarks)
+        return reach_changes(self.feeds, watermarks, self.engine)
+
     def _cheaper_in_full(self, scope: Scope) -> str | None:
         """The rule of conf/views.yaml: in full when nearly all nodes of a big table are touched anyway."""
-        nodes = self.engine.scan("nodes")
-        if self.pins["nodes"] is None:
+        pin = self.pins.get("nodes")
+        if pin is None or self.tables.num_rows("nodes", version=pin) < self.settings.full_from_nodes:
             return None
+        nodes = self.engine.scan("nodes")
         touched, total = self.engine.run(f"select count(*) filter (where {scope.condition()}), count(*) from {nodes}")[
             0
         ]
-        if total >= self.settings.full_from_nodes and touched > self.settings.full_share * total:
+        if touched > self.settings.full_share * total:
             return f"{touched} of {total} nodes are touched"
         return None

@@ -6,25 +6,36 @@ race plans everything again from newly pinned versions; what is committed alread
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from store.delta import CHANGE, Commit, Tables, plan_again_until_committed
+from store.delta import Commit, Tables, plan_again_until_committed
 from store.errors import UnknownName
 from store.home import Home
+from views.crossing import CrossingWalk
 from views.definition import WALKED, table_inputs
-from views.engine import Engine
+from views.difference import difference, old_columns
+from views.engine import Engine, Scope
 from views.planner import Plan, Planner
-from views.reach_walk import ReachChanges, ReachWalk
+from views.portions import portions
+from views.reach_walk import ReachWalk
 from views.registry import VIEW_ORDER, declare_views, view_schema
 from views.settings import read_view_settings
-from views.tag_walk import TagChanges, TagWalk
+from views.tag_walk import TagWalk
 
 APPLICATION = "espalier.refresh"
 PINNED_FIRST = ("nodes",)
 Progress = Callable[[str], None]
+
+
+class Walk(Protocol):
+    """What computes a relation over the edges: all rows, or those that changes concern with a select of the old."""
+
+    def all_rows(self) -> pa.Table: ...  # noqa: D102
+    def changed_rows(self, changes: Any, /) -> tuple[pa.Table, str]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,7 @@ class Chain:
             LostRace: Another refresh was first.
         """
         started = time.perf_counter()
+        self.engine.opened = {}
         plan = self.planner.plan(name, full=full)
         version = plan.state.version
         if plan.mode == "none":
@@ -151,80 +163,82 @@ class Chain:
             inserted=commit.inserted,
             updated=commit.updated,
             deleted=commit.deleted,
-            rows=self.engine.run(f"select count(*) from {self.engine.scan(name)}")[0][0],
+            rows=self.tables.num_rows(name, version=commit.version),
             version=commit.version,
             seconds=round(time.perf_counter() - started, 3),
         )
 
     def _commit(self, plan: Plan) -> Commit:
         name, planned_at = plan.name, plan.state.version
+        is_new = planned_at is None
         if planned_at is None:
             self.tables.create(name)
             planned_at = 0
         number = int(plan.state.metadata.get("refresh", 0)) + 1
-        metadata = {
+        metadata: dict[str, Any] = {
             "watermarks": plan.input_versions,
             "view_digest": plan.digest,
             "mode": plan.mode,
             "reason": plan.reason,
             "refresh": number,
         }
-        transaction = (APPLICATION, number)
-        if plan.has_other_columns:
-            rows = self._all_rows(plan)
-            return self.tables.replace_all(
-                name, rows, planned_at=planned_at, metadata=metadata, transaction=transaction
-            )
-        changes = self._changes(plan, planned_at)
-        return self.tables.commit_rows(name, changes, planned_at=planned_at, metadata=metadata, transaction=transaction)
-
-    def _all_rows(self, plan: Plan) -> pa.Table:
-        if plan.name in WALKED:
-            return self._walked(plan)[0]
-        self.engine.compute(plan.name, plan.scope, plan.digest)
-        return self.engine.arrow("select * from computed")
-
-    def _changes(self, plan: Plan, planned_at: int) -> pa.Table:
-        """Compute the plan's rows and subtract what is there."""
-        name = plan.name
+        said: dict[str, Any] = {"metadata": metadata, "transaction": (APPLICATION, number)}
         if name in WALKED:
-            rows, condition = self._walked(plan)
-            self.engine.keep("computed", rows)
-            old = self.engine.select_from(name, version=planned_at)
-            return difference(self.engine, name, f"select * from ({old}) where {condition}")
-        self.engine.compute(name, plan.scope, plan.digest)
-        return difference(self.engine, name, self.engine.select_from(name, plan.scope, version=planned_at))
+            changes = self._walked_changes(plan, planned_at)
+        elif plan.mode == "incremental":
+            self.engine.compute(name, plan.scope, plan.digest)
+            changes = difference(self.engine, name, self._old_rows(name, plan.scope, planned_at))
+        else:
+            scopes = list(portions(self.engine, name, None if is_new or plan.replaces_all else planned_at))
+            if plan.replaces_all or (is_new and len(scopes) > 1):
+                return self.tables.replace_all(name, self._computed(plan, scopes), planned_at=planned_at, **said)
+            changes = self._full_changes(plan, scopes, planned_at)
+        metadata |= self._read_so_far(plan)
+        return self.tables.commit_rows(name, changes, planned_at=planned_at, **said)
 
-    def _walked(self, plan: Plan) -> tuple[pa.Table, str]:
-        if plan.name == "node_tags":
-            tags = TagWalk(self.engine)
-            return tags.changed_rows(plan.moved) if isinstance(plan.moved, TagChanges) else (tags.all_rows(), "true")
-        reach = ReachWalk(self.engine)
-        return reach.changed_rows(plan.moved) if isinstance(plan.moved, ReachChanges) else (reach.all_rows(), "true")
+    def _read_so_far(self, plan: Plan) -> dict[str, int]:
+        """Files and bytes that planning and computing opened, beside the bytes of all inputs."""
+        opened = self.engine.opened
+        inputs = sum(
+            file.size_bytes
+            for table, pin in plan.input_versions.items()
+            if pin is not None
+            for file in self.tables.data_files(table, version=pin)
+        )
+        return {"files_read": len(opened), "bytes_read": sum(opened.values()), "input_bytes": inputs}
+
+    def _old_rows(self, name: str, scope: Scope, version: int) -> str:
+        return self.engine.select_from(name, scope, version=version, columns=old_columns(name))
+
+    def _computed(self, plan: Plan, scopes: Iterable[Scope]) -> Iterator[pa.Table]:
+        """All rows, portion by portion, in the view's sort order within each."""
+        order = ", ".join(view_schema(plan.name).sort)
+        for scope in scopes:
+            self.engine.compute(plan.name, scope, plan.digest)
+            yield self.engine.arrow(f"select * from computed order by {order}")
+
+    def _full_changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
+        parts = []
+        for scope in scopes:
+            self.engine.compute(plan.name, scope, plan.digest)
+            parts.append(difference(self.engine, plan.name, self._old_rows(plan.name, scope, planned_at)))
+        return pa.concat_tables(parts)
+
+    def _walked_changes(self, plan: Plan, planned_at: int) -> pa.Table:
+        name, moved = plan.name, plan.moved
+        walk = open_walk(self.engine, name)
+        rows, old_rows = walk.all_rows(), self.engine.select_from(name, version=planned_at)
+        if moved is not None:
+            rows, old_rows = walk.changed_rows(moved)
+        self.engine.keep("computed", rows)
+        return difference(self.engine, name, old_rows)
 
 
-def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
-    """What turns the old rows into those of `computed`: the view's columns plus `_change`; equal rows are left out."""
-    schema = view_schema(name)
-    columns = schema.columns.names
-    same_key = " and ".join(f"old.{column} is not distinct from computed.{column}" for column in schema.key)
-    compared = ["row_digest"] if "row_digest" in columns else [name for name in columns if name not in schema.key]
-    kept = list(dict.fromkeys([*schema.key, *(["session_seq"] if "session_seq" in columns else []), *compared]))
-    engine.run(f"create or replace temp table old as select {', '.join(kept)} from ({old_rows})")
-    differs = " or ".join(f"old.{column} is distinct from computed.{column}" for column in compared)
-    new_rows = ", ".join(f"computed.{column}" for column in columns)
-    moved = f"""
-        select {new_rows}, 'insert' as {CHANGE} from computed where not exists (select 1 from old where {same_key})
-        union all
-        select {new_rows}, 'update' as {CHANGE} from computed inner join old on {same_key} where {differs}
-    """
-    gone = f"""
-        select {", ".join(f"old.{column}" for column in kept)} from old
-        where not exists (select 1 from computed where {same_key})
-    """
-    shape = pa.schema([*schema.columns, pa.field(CHANGE, pa.string())])
-    removed = engine.arrow(gone)
-    absent = {field.name: pa.nulls(removed.num_rows, field.type) for field in schema.columns}
-    absent |= {column: removed[column].cast(schema.columns.field(column).type) for column in kept}
-    absent[CHANGE] = pa.array(["delete"] * removed.num_rows, pa.string())
-    return pa.concat_tables([engine.arrow(moved).cast(shape), pa.table(absent, schema=shape)])
+def open_walk(engine: Engine, name: str) -> Walk:
+    """The walk that computes a relation over the edges."""
+    walks: dict[str, Callable[[Engine], Walk]] = {
+        "crossing_edges": CrossingWalk,
+        "node_tags": TagWalk,
+        "node_reach": ReachWalk,
+    }
+    return walks[name](engine)

@@ -1,7 +1,7 @@
 """Every maintained relation and view: its columns with their meaning, and the order in which they refresh.
 
-The first four are maintained relations (what is reached, tagged, good enough, comparable); the last four
-are the training views. All are Delta tables with a change feed, and inputs of each other as listed in their
+The maintained relations come first (what leaves a session, is tagged, reached, good enough, comparable), then
+the training views. All are Delta tables with a change feed, and inputs of each other as listed in their
 definitions. `row_digest` covers every column of a row, so two rows are equal if their digests are.
 """
 
@@ -74,6 +74,22 @@ SCORE_REFS: Column = ("score_refs", TEXTS, "which bar or cohort the row was meas
 TAGS: Column = ("tags", TEXTS, "effective tags of source_node_ids, sorted")
 ROW_DIGEST: Column = ("row_digest", TEXT, "md5 over the view's digest and every column, floats by their exact inputs")
 
+CROSSING_EDGES = _relation(
+    "crossing_edges",
+    "Edges and links that leave a session: those whose source is in another one, or has not arrived.",
+    key=("src", "dst", "kind"),
+    columns=[
+        ("src", TEXT, "node whose content was used"),
+        ("dst", TEXT, "node that used it"),
+        ("kind", TEXT, "parent, context or copy"),
+        ("session_seq", COUNT, "cluster key of dst's session"),
+        ("src_session_seq", COUNT, "cluster key of src's session; NULL where src has not arrived"),
+        ("is_edge", pa.bool_(), "node_edges has it: tags and withdrawals spread along it"),
+    ],
+    statistics=("session_seq",),
+    sort=("session_seq", "dst", "src", "kind"),
+)
+
 NODE_TAGS = _relation(
     "node_tags",
     "Effective governance tags: a node's own, and those that cling to it through what it was made from.",
@@ -96,6 +112,23 @@ NODE_REACH = _relation(
     ],
     statistics=("session_seq", "node_id", "retraction_id"),
     sort=("session_seq", "node_id", "retraction_id"),
+)
+
+TASK_SCORES = _relation(
+    "task_scores",
+    "The fitness of every node that counts for its task's bar, kept task by task.",
+    key=("node_id",),
+    columns=[
+        ("node_id", TEXT, "a live, non-buggy node with a fitness that is no copy"),
+        SESSION_SEQ,
+        ("task_id", TEXT, "its task"),
+        ("fitness_basis", TEXT, "what the fitness was measured by"),
+        ("environment_digest", TEXT, "where; NULL where unknown"),
+        ("fitness", FLOAT, "the fitness"),
+        ROW_DIGEST,
+    ],
+    statistics=("session_seq", "task_id"),
+    sort=("task_id", "session_seq", "node_id"),
 )
 
 TASK_BARS = _relation(
@@ -302,7 +335,18 @@ VALUE_EXAMPLES = _relation(
 
 SCHEMAS: dict[str, TableSchema] = {
     schema.name: schema
-    for schema in (NODE_TAGS, NODE_REACH, TASK_BARS, COHORTS, SFT_TRAJECTORIES, DPO_PAIRS, GRPO_COHORTS, VALUE_EXAMPLES)
+    for schema in (
+        CROSSING_EDGES,
+        NODE_TAGS,
+        NODE_REACH,
+        TASK_SCORES,
+        TASK_BARS,
+        COHORTS,
+        SFT_TRAJECTORIES,
+        DPO_PAIRS,
+        GRPO_COHORTS,
+        VALUE_EXAMPLES,
+    )
 }
 VIEW_ORDER: tuple[str, ...] = tuple(SCHEMAS)  # every relation stands after its inputs
 TRAINING_VIEWS: tuple[str, ...] = ("sft_trajectories", "dpo_pairs", "grpo_cohorts", "value_examples")

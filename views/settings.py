@@ -18,6 +18,8 @@ class ViewSettings(Settings):
     pair_across_prompts: bool
     cohort_kinds: list[Literal["parent", "depth", "generation"]]
     tags_that_stay: list[str]
+    nodes_at_once: Annotated[int, Field(ge=1)]
+    memory_gib: Annotated[float, Field(gt=0.0)]
     full_share: Annotated[float, Field(gt=0.0, le=1.0)]
     full_from_nodes: Annotated[int, Field(ge=0)]
 
