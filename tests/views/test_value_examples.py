@@ -25,14 +25,14 @@ def test_a_long_artifact_is_measured_in_characters_where_its_file_is_read(tmp_pa
     world.node("next", "s", parent="long", fitness=3.0, artifact="y")
     world.node("gone", "s", parent="root", fitness=2.0, artifact_digest="0" * 64)
     world.node("said", "s", parent="root", fitness=2.0, artifact_digest=digest)
-    world.speak("said", "make it long", "done").save()
+    world.speak("said", "make it long", "done").save()  # what it said is not its artifact
     rows = examples(home, world)
     assert {name: (row["artifact_length"], row["artifact_length_change"]) for name, row in rows.items()} == {
         "root": (5, None),
         "long": (20_000, 19_995),
         "next": (1, -19_999),
         "gone": (None, None),
-        "said": (None, None),  # its answer is a turn, so that no view reads the file
+        "said": (20_000, 19_995),
     }
     assert (rows["said"]["num_siblings_before"], rows["said"]["num_distinct_sibling_artifacts"]) == (2, 2)
 
