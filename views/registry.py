@@ -301,7 +301,7 @@ VALUE_EXAMPLES = _relation(
         ("num_siblings_before", COUNT, "live attempts from the same parent with a smaller step"),
         ("num_buggy_siblings", COUNT, "of these, failed ones"),
         ("num_distinct_sibling_artifacts", COUNT, "different artifacts among these"),
-        ("artifact_length", COUNT, "characters of the artifact; NULL where there is none or its file is not at hand"),
+        ("artifact_length", COUNT, "characters of the artifact; NULL where there is none or its file is gone"),
         ("artifact_length_change", COUNT, "characters more than the parent's artifact, negative where fewer"),
         ("best_so_far", FLOAT, "the session's best fitness as known at step"),
         ("budget_left", FLOAT, "the session's budget as known at step"),

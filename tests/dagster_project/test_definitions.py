@@ -26,7 +26,7 @@ def test_the_groups_are_those_of_the_loop(graph):
         groups.setdefault(graph.get(key).group_name, set()).add(key.to_user_string())
     assert set(groups) == set(LOOP_ORDER)
     assert groups["logs"] == {"search_ledger", "agent_logs"}
-    assert groups["datasets"] == {"sft_dataset", "dpo_dataset", "grpo_dataset"}
+    assert groups["datasets"] == {"sft_dataset", "dpo_dataset", "grpo_dataset", "value_dataset"}
     assert groups["models"] == {"sft_model"}
     assert groups["search"] == {"rule_search", "model_search"}
     assert {"tasks", "sessions", "nodes", "prompt_history", "change_log", "node_edges"} <= groups["tables"]
@@ -38,6 +38,7 @@ def test_the_groups_are_those_of_the_loop(graph):
         "sft_trajectories",
         "dpo_pairs",
         "grpo_cohorts",
+        "value_examples",
     }
 
 
@@ -71,6 +72,7 @@ def test_every_check_blocks_but_the_one_on_the_order_of_foreign_logs(graph):
         "sft_trajectories",
         "dpo_pairs",
         "grpo_cohorts",
+        "value_examples",
     }
     assert {key.name for key in graph.asset_check_keys if not graph.get(key).blocking} == {"parents_come_first"}
 

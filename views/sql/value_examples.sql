@@ -2,35 +2,9 @@
 -- kind: view
 -- grain: node_id
 -- maintained by: session_seq
--- inputs: attempts, nodes, ancestors, artifact_lengths, earlier_siblings, known_at_step, best_descendants, content_sources, node_tags
+-- inputs: attempts, nodes, ancestors, artifact_lengths, earlier_siblings, known_rewards, known_statistics, best_descendants, content_sources, node_tags
 -- parameters: view_digest
-with known_numbers as (
-    select
-        known_at_step.node_id,
-        max(case when known_at_step.field = 'reward' then try_cast(known_at_step.known_text as double) end)
-            as best_ancestor_reward,
-        max(
-            case
-                when known_at_step.field = 'reward' and ancestors.distance = 1
-                    then try_cast(known_at_step.known_text as double)
-            end
-        ) as parent_reward,
-        max(case when known_at_step.field = 'visits' then try_cast(known_at_step.known_text as bigint) end)
-            as parent_visits,
-        max(case when known_at_step.field = 'total_reward' then try_cast(known_at_step.known_text as double) end)
-            as parent_total_reward,
-        max(case when known_at_step.field = 'best_so_far' then try_cast(known_at_step.known_text as double) end)
-            as best_so_far,
-        max(case when known_at_step.field = 'budget_left' then try_cast(known_at_step.known_text as double) end)
-            as budget_left
-    from known_at_step
-    left join ancestors
-        on known_at_step.node_id = ancestors.node_id
-        and known_at_step.holder_id = ancestors.ancestor_id
-    group by known_at_step.node_id
-),
-
-ancestor_counts as (
+with ancestor_counts as (
     select
         ancestors.node_id,
         count(*) as num_ancestors,
@@ -109,17 +83,17 @@ examples as (
         coalesce(ancestor_counts.num_buggy_ancestors, 0) as num_buggy_ancestors,
         coalesce(failure_lists.failure_classes, cast([] as varchar[])) as ancestor_failure_classes,
         failure_lists.failure_keys,
-        known_numbers.parent_reward,
-        known_numbers.best_ancestor_reward,
-        known_numbers.parent_visits,
-        known_numbers.parent_total_reward,
+        known_rewards.parent_reward,
+        known_rewards.best_ancestor_reward,
+        known_statistics.parent_visits,
+        known_statistics.parent_total_reward,
         earlier_siblings.num_siblings_before,
         earlier_siblings.num_buggy_siblings,
         earlier_siblings.num_distinct_sibling_artifacts,
         artifact_lengths.artifact_length,
         artifact_lengths.artifact_length - parent_lengths.artifact_length as artifact_length_change,
-        known_numbers.best_so_far,
-        known_numbers.budget_left,
+        known_statistics.best_so_far,
+        known_statistics.budget_left,
         attempts.is_buggy,
         nodes.failure_class,
         case when not attempts.is_buggy then attempts.fitness end as fitness,
@@ -145,7 +119,8 @@ examples as (
     left join ancestor_counts on attempts.node_id = ancestor_counts.node_id
     left join failure_lists on attempts.node_id = failure_lists.node_id
     left join parent_lengths on attempts.node_id = parent_lengths.node_id
-    left join known_numbers on attempts.node_id = known_numbers.node_id
+    left join known_rewards on attempts.node_id = known_rewards.node_id
+    left join known_statistics on attempts.node_id = known_statistics.node_id
     left join best_descendants on attempts.node_id = best_descendants.node_id
     left join tag_lists on attempts.node_id = tag_lists.node_id
     where attempts.is_live and attempts.is_buggy is not null and attempts.step is not null

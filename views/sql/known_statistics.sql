@@ -1,6 +1,6 @@
--- known_at_step: what the search knew when a node was scored: value(S, S) at S = the node's own step.
+-- known_statistics: what the search had counted when a node was scored, value(S, S) at its own step S.
 -- kind: staging
--- grain: node_id, holder_id, field
+-- grain: node_id
 -- inputs: attempts, ancestors, change_log
 with asked_fields as (
     select
@@ -10,9 +10,9 @@ with asked_fields as (
         asked.field,
         attempts.step
     from attempts
-    inner join ancestors on attempts.node_id = ancestors.node_id
-    cross join unnest(['reward', 'visits', 'total_reward']) as asked (field)
-    where attempts.is_live and (asked.field = 'reward' or ancestors.distance = 1)
+    inner join ancestors on attempts.node_id = ancestors.node_id and ancestors.distance = 1
+    cross join unnest(['visits', 'total_reward']) as asked (field)
+    where attempts.is_live
     union all
     select
         attempts.node_id,
@@ -25,7 +25,6 @@ with asked_fields as (
     where attempts.is_live
 ),
 
--- A row with the highest place among those known by S is value(S, S); it is known once both its clocks have come.
 assignments as (
     select
         session_id,
@@ -38,18 +37,17 @@ assignments as (
             order by step, recorded_step, n
         ) as place
     from change_log
-    where (node_id is not null and field in ('reward', 'visits', 'total_reward'))
+    where (node_id is not null and field in ('visits', 'total_reward'))
         or (node_id is null and field in ('best_so_far', 'budget_left'))
 ),
 
--- Assignments and questions on one line of time, so that the cost is a sort and not every pair of the two.
+-- Assignments and questions on one line of time: a root's thousand children ask for its thousand visits by one sort.
 moments as (
     select
         session_id,
         holder_id,
         field,
         known_from as step,
-        0 as is_question,
         place,
         cast(null as varchar) as node_id
     from assignments
@@ -59,35 +57,37 @@ moments as (
         holder_id,
         field,
         step,
-        1 as is_question,
         cast(null as bigint) as place,
         node_id
     from asked_fields
 ),
 
+-- Of the rows known by S the one with the highest place is value(S, S); rows of equal S see each other.
 answers as (
     select
         node_id,
         session_id,
         holder_id,
         field,
-        is_question,
         max(place) over (
             partition by session_id, holder_id, field
-            order by step, is_question
+            order by step
         ) as known_place
     from moments
 )
 
 select
     answers.node_id,
-    answers.holder_id,
-    answers.field,
-    assignments.known_text
+    max(case when answers.field = 'visits' then try_cast(assignments.known_text as bigint) end) as parent_visits,
+    max(case when answers.field = 'total_reward' then try_cast(assignments.known_text as double) end)
+        as parent_total_reward,
+    max(case when answers.field = 'best_so_far' then try_cast(assignments.known_text as double) end) as best_so_far,
+    max(case when answers.field = 'budget_left' then try_cast(assignments.known_text as double) end) as budget_left
 from answers
 inner join assignments
     on answers.session_id = assignments.session_id
     and answers.holder_id is not distinct from assignments.holder_id
     and answers.field = assignments.field
     and answers.known_place = assignments.place
-where answers.is_question = 1
+where answers.node_id is not null
+group by answers.node_id
