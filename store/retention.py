@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from store.delta import Tables
 from store.errors import VersionGone
-from store.needs import change_feed, consumers, datasets, time_travel, version_at
+from store.needs import change_feed, consumers, datasets, time_travel, version_days_ago
 from store.storage_settings import RetentionSettings
 from store.table_log import FileActions, clean_log, file_actions
 
@@ -73,7 +73,7 @@ def vacuum_table(
     if not dry_run:
         for path in going:
             path.unlink(missing_ok=True)
-        told = version_at(tables, name, now - timedelta(days=settings.history_days))
+        told = version_days_ago(tables, name, settings.history_days, now)
         clean_log(tables, name, before=min(versions_from.version, changes_from.version, told))
     breaks = [need.broken for need in followed if need.version < changes_from.version]
     breaks += [need.broken for need in named if need.version < versions_from.version]

@@ -39,6 +39,10 @@ class RetentionSettings(Settings):
     history_days: Days
     unfinished_hours: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
+    def with_days(self, days: float) -> "RetentionSettings":
+        """The same with so many days of time travel and of change feed."""
+        return self.model_copy(update={"time_travel_days": days, "change_feed_days": days})
+
 
 class StorageSettings(Settings):
     """Everything in conf/storage.yaml."""

@@ -86,7 +86,7 @@ def test_sixty_appends_with_late_rows_become_files_of_which_a_lookup_opens_one(t
     assert (result.files_before, result.version) == (60, tables.version("nodes"))
     assert result.files_after == len(tables.files("nodes")) < 30
     assert {opened_by(tables, seq) for seq in range(60)} == {1}
-    assert (result.files_per_lookup_before > 3, result.files_per_lookup_after) == (True, 1)
+    assert (result.lookup_before > 3, result.lookup_after) == (True, 1)
     assert by_key(tables.read("nodes")) == by_key(before)
 
 

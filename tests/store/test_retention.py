@@ -34,7 +34,7 @@ def tables(home: Home) -> Tables:
 
 
 def days(number: float) -> RetentionSettings:
-    return SETTINGS.retention.model_copy(update={"time_travel_days": number, "change_feed_days": number})
+    return SETTINGS.retention.with_days(number)
 
 
 def log_rows(*steps: int, value: str = "1") -> pa.Table:
