@@ -44,6 +44,14 @@ class RetentionSettings(Settings):
         return self.model_copy(update={"time_travel_days": days, "change_feed_days": days})
 
 
+class Nightly(Settings):
+    """What Dagster does by itself; cron is in UTC."""
+
+    is_on: bool
+    cron: str
+    vacuum: bool
+
+
 class StorageSettings(Settings):
     """Everything in conf/storage.yaml."""
 
@@ -51,6 +59,7 @@ class StorageSettings(Settings):
     compact_when: CompactWhen
     retention: RetentionSettings
     checkpoint_commits: Annotated[int, Field(ge=1)]
+    nightly: Nightly
 
 
 def read_storage_settings() -> StorageSettings:
