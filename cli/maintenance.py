@@ -14,16 +14,7 @@ if TYPE_CHECKING:
     from store.storage_settings import RetentionSettings
 
 PLAN = ("mode", "reason", "changed_keys", "input_versions", "refreshed_first")
-COMPACTED = (
-    "files_before",
-    "files_after",
-    "bytes_before",
-    "bytes_after",
-    "lookup_before",
-    "lookup_after",
-    "version",
-    "reason",
-)
+COMPACTED = ("files_before", "files_after", "lookup_before", "lookup_after", "version", "reason")
 VACUUMED = ("removed_files", "removed_bytes", "kept_from", "kept_for")
 RESULT = ("mode", "reason", "inserted", "updated", "deleted", "rows", "version", "seconds")
 

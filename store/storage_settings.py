@@ -28,6 +28,7 @@ class CompactWhen(Settings):
     """A table is compacted when it exceeds one of these."""
 
     small_files: Annotated[int, Field(ge=1)]
+    large_files: Annotated[int, Field(ge=0)]
     files_per_lookup: Annotated[int, Field(ge=1)]
 
 

@@ -70,10 +70,13 @@ def test_a_vacuum_keeps_what_a_view_has_not_read_and_by_force_says_what_breaks(
     kept = espalier("compact", "nodes", "--vacuum", "--keep-days", "0", "--json").json["tables"]["nodes"]
     assert (kept["removed_files"], kept["kept_from"], kept["breaks"]) == (0, seen, [])
     assert kept["kept_for"] == f"cohorts has read it up to version {seen}"
+    world.node("s0-1", "s0", fitness=9.0).save()
+    world.node("s0-1", "s0", fitness=8.0).save()
     gone = espalier("compact", "nodes", "--vacuum", "--keep-days", "0", "--force")
     assert f"nodes: dpo_pairs has read nodes up to version {seen} and will be computed in full\n" in gone.out
     error = espalier("query", "select * from nodes", "--as-of-version", f"nodes={seen}").error_line
     assert error.startswith(f"VersionGone: nodes@{seen} lost 6 of its 6 files; versions that can be read: 0, ")
+    assert refresh(world.home)["dpo_pairs"].mode == "full"
 
 
 def test_the_days_of_the_settings_keep_all_that_is_young(world: World, espalier: Espalier) -> None:
