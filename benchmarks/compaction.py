@@ -62,7 +62,7 @@ def say(what: str, tables: Tables, seconds: float | None) -> None:
     opened = milliseconds(lambda: tables.open("nodes"))
     took = "" if seconds is None else f"{seconds:.2f} s"
     print(
-        f"{what:34} {took:>7}  {len(layout.files):4} files, {layout.size_bytes / 2**20:5.1f} MiB; a lookup opens "
+        f"{what:50} {took:>7}  {len(layout.files):4} files, {layout.size_bytes / 2**20:5.1f} MiB; a lookup opens "
         f"{layout.files_per_lookup:2} at worst, {layout.mean_files_per_lookup:5.2f} on average; "
         f"{lookup:5.0f} ms for one session, {opened:4.0f} ms to open"
     )
