@@ -31,19 +31,23 @@ from store.storage_settings import StorageSettings
 from store.table_log import checkpoint, keep_log
 
 TRIES = 5
+LIES_WELL = "lies well"
 NO_CLEANING = PostCommitHookProperties(cleanup_expired_logs=False)  # what of the log may go, a vacuum decides
 
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """What a compaction did to one table; `version` is its commit, None where it made none."""
+    """What a compaction did to one table; `version` is its commit, None where it made none.
+
+    `lookup_*` is how many files a lookup of one session opens, in the worst case.
+    """
 
     files_before: int
     files_after: int
     bytes_before: int
     bytes_after: int
-    files_per_lookup_before: int
-    files_per_lookup_after: int
+    lookup_before: int
+    lookup_after: int
     version: int | None
     reason: str
 
@@ -52,8 +56,14 @@ class FilesMoved(Exception):
     """A file of the plan is no part of the table any more; plan again."""
 
 
-def compact_table(tables: Tables, name: str, settings: StorageSettings) -> CompactionResult:
+def compact_table(tables: Tables, name: str, settings: StorageSettings, *, dry_run: bool = False) -> CompactionResult:
     """Bring the files of a table to the physical design; a table that lies well is left as it is.
+
+    Args:
+        tables: Where the table lies.
+        name: The table.
+        settings: What the files should be like.
+        dry_run: Only say why it would be compacted.
 
     Raises:
         UnknownName: The table was never created.
@@ -62,7 +72,9 @@ def compact_table(tables: Tables, name: str, settings: StorageSettings) -> Compa
         layout = read_layout(tables.open(name), settings.files)
         reason = layout.needs_compaction(settings.compact_when)
         if reason is None:
-            return _result(layout, layout, None, "lies well")
+            return _result(layout, layout, None, LIES_WELL)
+        if dry_run:
+            return _result(layout, layout, None, reason)
         keep_log(tables, name)
         try:
             version = _rewrite(tables, name, settings)
@@ -117,8 +129,8 @@ def _result(before: Layout, after: Layout, version: int | None, reason: str) -> 
         files_after=len(after.files),
         bytes_before=before.size_bytes,
         bytes_after=after.size_bytes,
-        files_per_lookup_before=before.files_per_lookup,
-        files_per_lookup_after=after.files_per_lookup,
+        lookup_before=before.files_per_lookup,
+        lookup_after=after.files_per_lookup,
         version=version,
         reason=reason,
     )

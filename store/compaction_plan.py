@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from store.layout import OVERSIZED, DataFile, Layout, settled_files
+from store.layout import DataFile, Layout, settled_files
 
 
 @dataclass
@@ -90,4 +90,4 @@ def _is_worth_it(group: list[Run], layout: Layout) -> bool:
     if len(files) > 1 or len(group) > 1:
         return True
     (file,) = files
-    return file.size_bytes > OVERSIZED * layout.target_bytes and file.first < file.last
+    return layout.is_too_large(file)

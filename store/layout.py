@@ -49,6 +49,15 @@ class Layout:
         """Files below the share of the target that counts as small."""
         return sum(file.size_bytes < self.small_bytes for file in self.files)
 
+    @property
+    def num_large(self) -> int:
+        """Files far above the target that could be cut between sessions: a merge writes one for all that it touched."""
+        return sum(self.is_too_large(file) for file in self.files)
+
+    def is_too_large(self, file: DataFile) -> bool:
+        """Whether a file is so large that it is worth cutting, and can be."""
+        return file.size_bytes > OVERSIZED * self.target_bytes and file.first < file.last
+
     @cached_property
     def files_per_lookup(self) -> int:
         """How many files a lookup of one session opens in the worst case; a table without sessions is read whole."""
@@ -80,6 +89,8 @@ class Layout:
         """Why the table should be compacted; None where it is good as it is."""
         if self.num_small > when.small_files:
             return f"{self.num_small} small files (at most {when.small_files})"
+        if self.num_large > when.large_files:
+            return f"{self.num_large} files far too large (at most {when.large_files})"
         if self.is_clustered and self.files_per_lookup > when.files_per_lookup:
             return f"a lookup opens {self.files_per_lookup} files (at most {when.files_per_lookup})"
         return None
@@ -112,9 +123,10 @@ def settled_files(layout: Layout) -> list[DataFile]:
     for file in sorted(layout.files, key=lambda file: (-file.size_bytes, file)):
         if file.size_bytes < layout.small_bytes:
             break
-        is_too_large = file.size_bytes > OVERSIZED * layout.target_bytes and file.first < file.last
         place = bisect.bisect(chosen, file)  # what does not overlap its neighbours overlaps nothing
-        if not is_too_large and not any(_overlap(file, other) for other in chosen[max(place - 1, 0) : place + 1]):
+        if not layout.is_too_large(file) and not any(
+            _overlap(file, other) for other in chosen[max(place - 1, 0) : place + 1]
+        ):
             chosen.insert(place, file)
     return chosen
 

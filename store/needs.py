@@ -20,27 +20,27 @@ class Need:
     broken: str
 
 
-def version_at(tables: Tables, name: str, moment: datetime) -> int:
-    """The version that was the latest at a moment; the first one that is listed where all are younger."""
-    commits = sorted((entry["version"], entry["timestamp"] or 0) for entry in tables.open(name).history())
-    found = commits[0][0]
-    for version, timestamp in commits:
-        if timestamp <= moment.timestamp() * 1000:
-            found = version
-    return int(found)
+def version_days_ago(tables: Tables, name: str, days: float, now: datetime) -> int:
+    """The version that was the latest so many days ago: the first one listed where all are younger, now's for 0."""
+    table = tables.open(name)
+    if days == 0:
+        return int(table.version())
+    moment = (now - timedelta(days=days)).timestamp() * 1000
+    commits = sorted((entry["version"], entry.get("timestamp") or 0) for entry in table.history())
+    return int(max([commits[0][0], *(version for version, timestamp in commits if timestamp <= moment)]))
 
 
 def time_travel(tables: Tables, name: str, settings: RetentionSettings, now: datetime) -> Need:
     """What the settings promise about versions."""
     days = settings.time_travel_days
-    version = version_at(tables, name, now - timedelta(days=days))
+    version = version_days_ago(tables, name, days, now)
     return Need(version, f"time travel of {days:g} days", f"versions of the last {days:g} days")
 
 
 def change_feed(tables: Tables, name: str, settings: RetentionSettings, now: datetime) -> Need:
     """What the settings promise about changes."""
     days = settings.change_feed_days
-    version = version_at(tables, name, now - timedelta(days=days))
+    version = version_days_ago(tables, name, days, now)
     return Need(version, f"change feed of {days:g} days", f"changes of the last {days:g} days")
 
 

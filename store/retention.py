@@ -10,6 +10,7 @@ over the table would be refreshed, and a view itself would have lost its waterma
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from store.delta import Tables
 from store.errors import VersionGone
-from store.needs import change_feed, consumers, datasets, time_travel, version_at
+from store.needs import Need, change_feed, consumers, datasets, time_travel, version_days_ago
 from store.storage_settings import RetentionSettings
 from store.table_log import FileActions, clean_log, file_actions
 
@@ -33,7 +34,7 @@ class VacuumResult:
     removed_bytes: int
     kept_from: int
     kept_for: str
-    breaks: tuple[str, ...]  # what somebody still needed and has lost; empty without force
+    breaks: tuple[str, ...]  # who needed what was removed, and what that means; empty without force
 
 
 def vacuum_table(
@@ -70,14 +71,31 @@ def vacuum_table(
     unfinished = now - timedelta(hours=settings.unfinished_hours)
     going = sorted(_removable(tables, name, kept, named_files, older_than=unfinished))
     size = sum(path.stat().st_size for path in going)
+    lost = {path.relative_to(tables.path(name)).as_posix() for path in going}
+    breaks = _broken(tables, name, followed, named, commits, lost)
     if not dry_run:
         for path in going:
             path.unlink(missing_ok=True)
-        told = version_at(tables, name, now - timedelta(days=settings.history_days))
-        clean_log(tables, name, before=min(versions_from.version, changes_from.version, told))
-    breaks = [need.broken for need in followed if need.version < changes_from.version]
-    breaks += [need.broken for need in named if need.version < versions_from.version]
+        told = version_days_ago(tables, name, settings.history_days, now)
+        needed = [need.version for need in (promised_versions, promised_changes, *followed, *named)]
+        clean_log(tables, name, before=min(told, *needed))
     return VacuumResult(len(going), size, versions_from.version, versions_from.reason, tuple(breaks))
+
+
+def _broken(
+    tables: Tables, name: str, followed: list[Need], named: list[Need], commits: list[FileActions], going: set[str]
+) -> list[str]:
+    """What is lost with these files: a feed that somebody still follows, a version that a dataset names."""
+    broken = []
+    for need in followed:
+        feed = {path for commit in commits if commit.version > need.version for path in commit.feed}
+        if feed & going:
+            broken.append(need.broken)
+    for need in named:
+        with suppress(VersionGone):  # it was lost before
+            if _files_of(tables, name, need.version) & going:
+                broken.append(need.broken)
+    return broken
 
 
 def _files_kept(

@@ -28,6 +28,7 @@ class CompactWhen(Settings):
     """A table is compacted when it exceeds one of these."""
 
     small_files: Annotated[int, Field(ge=1)]
+    large_files: Annotated[int, Field(ge=0)]
     files_per_lookup: Annotated[int, Field(ge=1)]
 
 
@@ -39,6 +40,18 @@ class RetentionSettings(Settings):
     history_days: Days
     unfinished_hours: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
+    def with_days(self, days: float) -> "RetentionSettings":
+        """The same with so many days of time travel and of change feed."""
+        return self.model_copy(update={"time_travel_days": days, "change_feed_days": days})
+
+
+class Nightly(Settings):
+    """What Dagster does by itself; cron is in UTC."""
+
+    is_on: bool
+    cron: str
+    vacuum: bool
+
 
 class StorageSettings(Settings):
     """Everything in conf/storage.yaml."""
@@ -47,6 +60,7 @@ class StorageSettings(Settings):
     compact_when: CompactWhen
     retention: RetentionSettings
     checkpoint_commits: Annotated[int, Field(ge=1)]
+    nightly: Nightly
 
 
 def read_storage_settings() -> StorageSettings:

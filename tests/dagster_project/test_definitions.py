@@ -8,7 +8,7 @@ import pytest
 
 from dagster_project.definitions import defs
 
-LOOP_ORDER = ("logs", "tables", "views", "datasets", "models", "search")
+LOOP_ORDER = ("logs", "tables", "views", "datasets", "models", "search", "maintenance")
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,7 @@ def test_the_groups_are_those_of_the_loop(graph):
     assert groups["datasets"] == {"sft_dataset", "dpo_dataset", "grpo_dataset", "value_dataset"}
     assert groups["models"] == {"sft_model"}
     assert groups["search"] == {"rule_search", "model_search"}
+    assert groups["maintenance"] == {"compaction"}
     assert {"tasks", "sessions", "nodes", "prompt_history", "change_log", "node_edges"} <= groups["tables"]
     assert groups["views"] == {
         "node_reach",

@@ -86,7 +86,7 @@ def test_sixty_appends_with_late_rows_become_files_of_which_a_lookup_opens_one(t
     assert (result.files_before, result.version) == (60, tables.version("nodes"))
     assert result.files_after == len(tables.files("nodes")) < 30
     assert {opened_by(tables, seq) for seq in range(60)} == {1}
-    assert (result.files_per_lookup_before > 3, result.files_per_lookup_after) == (True, 1)
+    assert (result.lookup_before > 3, result.lookup_after) == (True, 1)
     assert by_key(tables.read("nodes")) == by_key(before)
 
 
@@ -162,6 +162,20 @@ def test_late_rows_rewrite_the_files_of_their_sessions_and_no_other(tables: Tabl
     assert len(rewritten) == 2
     assert [any(file.first <= seq <= file.last for file in rewritten) for seq in (2, 15, 28)] == [True, False, True]
     assert {opened_by(tables, seq) for seq in range(30)} == {1}
+
+
+def test_the_large_file_that_a_merge_over_many_sessions_leaves_is_cut_again(tables: Tables) -> None:
+    fill(tables, range(40))
+    compact_table(tables, "nodes", small())
+    lying = read_layout(tables.open("nodes"), small().files)
+    tables.upsert("nodes", node_rows(*((seq, f"n{seq}-0") for seq in range(40)), text=40))
+    merged = read_layout(tables.open("nodes"), small().files)
+    assert len(merged.files) < len(lying.files) / 2 and merged.num_large > 0
+    result = compact_table(tables, "nodes", small())
+    assert result.reason == f"{merged.num_large} files far too large (at most 0)"
+    assert read_layout(tables.open("nodes"), small().files).num_large == 0
+    assert {opened_by(tables, seq) for seq in range(40)} == {1}
+    assert compact_table(tables, "nodes", small()).version is None
 
 
 def test_one_session_that_is_larger_than_a_file_is_cut_and_then_left_alone(tables: Tables) -> None:
