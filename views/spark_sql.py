@@ -39,7 +39,9 @@ ARRAY_TO_STRING = """TRANSFORM(ARRAY({items}), items -> CASE WHEN ARRAY_SIZE(ite
     OR EXISTS(items, item -> item IS NOT NULL) THEN ARRAY_JOIN(items, {separator}) END)[0]"""
 LIST_CONTAINS = """CASE WHEN {items} IS NOT NULL AND {item} IS NOT NULL
     THEN COALESCE(ARRAY_CONTAINS({items}, {item}), FALSE) END"""
-LIST_SLICE = "SLICE({items}, {first}, GREATEST({last} - {first} + 1, 0))"
+LIST_SLICE = (
+    "SLICE({items}, {first}, CASE WHEN {last} >= {first} THEN {last} - {first} + 1 WHEN {last} < {first} THEN 0 END)"
+)
 # Texts may hold escapes; what is no text is taken as it stands.
 JSON_EXTRACT_STRING = """CASE WHEN LTRIM({json}) LIKE '"%' THEN GET_JSON_OBJECT({json}, '$')
     WHEN TRIM({json}) <> 'null' THEN TRIM({json}) END"""
