@@ -1,4 +1,4 @@
-"""The Spark session of the tests that compare engines: one per process, skipped with the reason where it cannot start."""
+"""The Spark session of the tests that compare engines: one per process, or skipped with the reason."""
 
 from typing import TYPE_CHECKING
 

@@ -221,7 +221,9 @@ SELECTS = {  # each with the columns to sort by
     """,
     "deep recursion": """
         with recursive chain as (
-            select cast(0 as bigint) as seq union all select samples.seq from chain inner join samples on chain.seq + 1 = samples.seq
+            select cast(0 as bigint) as seq
+            union all
+            select samples.seq from chain inner join samples on chain.seq + 1 = samples.seq
         )
         select count(*) as num from chain
     """,
@@ -302,5 +304,5 @@ def test_what_has_no_rendering_is_named_and_not_guessed() -> None:
     ):
         with pytest.raises(WrongUse, match=said):
             render(select, {"text": "a"})
-    with pytest.raises(WrongUse, match="not {1: 2}"):
+    with pytest.raises(WrongUse, match="list of texts, not"):
         literal({1: 2})
