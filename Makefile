@@ -50,6 +50,10 @@ $(STAMP): requirements.txt pyproject.toml
 	@$(VENV)/bin/uv pip install --quiet --python $(PYTHON) --no-deps -e .
 	@touch $(STAMP)
 
+.PHONY: setup-spark
+setup-spark: setup ## the jars of the Spark engine, fetched once into .venv; needs Java 17 or 21
+	@$(PYTHON) -m store.spark_jars
+
 .PHONY: run
 run: setup ## the whole loop: search, tables, views, datasets, training, search again, report
 	@$(PYTHON) -m dagster_project.run_loop
@@ -60,6 +64,7 @@ ui: setup ## Dagster on a port it prints, with the history of `make run`
 
 .PHONY: test
 test: setup ## every test that this machine can run, two files at a time; ESPALIER_SAMPLE_LOGS names the folder of real logs
+	@if [ -n "$${JAVA_HOME:-}" ] || command -v java >/dev/null 2>&1; then $(PYTHON) -m store.spark_jars || true; fi
 	@$(PYTHON) -m pytest -n 2 --dist loadfile $(PYTEST_ARGUMENTS)
 
 .PHONY: lint

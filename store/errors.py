@@ -11,6 +11,7 @@
     ├── VersionGone              a table version whose files were removed
     ├── TableDamaged             a table whose log cannot be read at all
     ├── CommitConflict           somebody else committed first, after all retries
+    ├── SparkNotReady            the Spark engine was asked for, and Java or its jars are missing
     ├── ProposerDown             whoever should propose gave no answer; the search stopped
     ├── NotEnoughData            a run that would have trained on too little
     ├── RefusedByPolicy          a principal may not use this for that purpose
@@ -63,6 +64,10 @@ class TableDamaged(PipelineError):
 
 class CommitConflict(PipelineError):
     """Somebody else committed first, and retrying did not help."""
+
+
+class SparkNotReady(PipelineError):
+    """The Spark engine was asked for, and Java, its jars or the cluster are not there; the message says what to do."""
 
 
 class ProposerDown(PipelineError):

@@ -30,7 +30,7 @@ answers as (
         content as answer_text,
         tool_calls as answer_tool_calls,
         message_key as answer_key,
-        coalesce(regexp_matches(content, '[^\s\p{Z}\p{C}]'), false) as has_visible_answer
+        coalesce(regexp_matches(content, '[^\s\p{Z}\p{Cc}\p{Cf}\p{Co}\p{Cs}]'), false) as has_visible_answer
     from turns
     where is_answer
 ),

@@ -148,7 +148,7 @@ select
             digest_part(prompt_keys),
             digest_part(answer_key),
             digest_part(member_rewards),
-            digest_part(token_ids),
+            digest_part(array_to_string(list_transform(token_ids, lambda token_id: digest_part(token_id)), ',')),
             digest_part(array_to_string(list_transform(logprobs, lambda logprob: number_part(logprob)), ',')),
             number_part(temperature),
             number_part(top_p),

@@ -138,11 +138,6 @@ states_as_of_then as (
         visited_nodes.parent_id,
         visited_nodes.selected_step,
         known_texts.island,
-        known_texts.visits_text,
-        known_texts.total_reward_text,
-        known_texts.best_so_far_text,
-        known_texts.budget_left_text,
-        known_texts.grandparent_visits_text,
         sessions.ucb_constant,
         try_cast(known_texts.visits_text as bigint) as visits,
         try_cast(known_texts.total_reward_text as double) as total_reward,
@@ -175,12 +170,12 @@ select
         digest_part(node_id),
         digest_part(parent_id),
         digest_part(selected_step),
-        digest_part(visits_text),
-        digest_part(total_reward_text),
-        digest_part(grandparent_visits_text),
+        digest_part(visits),
+        number_part(total_reward),
+        digest_part(grandparent_visits),
         number_part(ucb_constant),
         digest_part(island),
-        digest_part(best_so_far_text),
-        digest_part(budget_left_text)
+        number_part(best_so_far),
+        number_part(budget_left)
     ) as state_key
 from states_as_of_then

@@ -49,12 +49,12 @@ select
     finite_nodes.fitness,
     case
         when finite_nodes.fitness is not null
-            then coalesce(finite_nodes.fitness_text, cast(finite_nodes.fitness as varchar))
+            then coalesce(finite_nodes.fitness_text, number_part(finite_nodes.fitness))
     end as fitness_text,
     finite_nodes.reward,
     case
         when finite_nodes.reward is not null
-            then coalesce(finite_nodes.reward_text, cast(finite_nodes.reward as varchar))
+            then coalesce(finite_nodes.reward_text, number_part(finite_nodes.reward))
     end as reward_text,
     case
         when finite_nodes.is_buggy is not null then finite_nodes.is_buggy
