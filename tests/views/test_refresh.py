@@ -80,6 +80,7 @@ def test_a_first_refresh_builds_every_view_in_full_and_a_second_commits_nothing(
         "sft_trajectories": 1,
         "dpo_pairs": 1,
         "grpo_cohorts": 2,
+        "value_examples": 4,
     }
     assert_right(world)
     before = versions(world)
