@@ -32,8 +32,10 @@ def test_the_groups_are_those_of_the_loop(graph):
     assert groups["maintenance"] == {"compaction"}
     assert {"tasks", "sessions", "nodes", "prompt_history", "change_log", "node_edges"} <= groups["tables"]
     assert groups["views"] == {
+        "crossing_edges",
         "node_reach",
         "node_tags",
+        "task_scores",
         "task_bars",
         "cohorts",
         "sft_trajectories",
