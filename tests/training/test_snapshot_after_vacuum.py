@@ -1,4 +1,4 @@
-"""A dataset can be made again after its tables were compacted, changed and vacuumed, while it is not erased."""
+"""A dataset can be made again after its tables were compacted, changed and vacuumed, until it is erased."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
