@@ -22,6 +22,7 @@ from views.definition import MADE_BY_ENGINE, load_definition, staging_order, tab
 from views.engine import EVERYTHING, Engine, Scope
 from views.registry import view_schema
 from views.settings import ViewSettings
+from views.spark_recursion import computed_once
 from views.spark_sql import spark_select
 
 if TYPE_CHECKING:
@@ -121,10 +122,8 @@ class SparkEngine:
                 self.session.createDataFrame(_plain(work.handed_over[made])).createOrReplaceTempView(made)
         for stage in stages:
             if self._bound.get(stage) != (scope, None):
-                # A checkpoint, not a cache: the plan of a relation that stands on five others would hold each of theirs
-                # as often as it is named, and planning would take longer than computing by orders of magnitude.
-                frame = self.session.sql(spark_select(stage, self._parameters(stage, "")))
-                frame.localCheckpoint(eager=False).createOrReplaceTempView(stage)
+                frame = computed_once(self.session, stage, self._parameters(stage, ""))
+                frame.createOrReplaceTempView(stage)
                 self._bound[stage] = (scope, None)
 
     def _rows_in_scope(self, table: str, work: Work) -> "DataFrame":
