@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from cli.program import Answer, Call, Progress, command
+from cli.program import Answer, Call, Engine, EngineOption, Progress, command
 from store.errors import WrongUse
 
 if TYPE_CHECKING:
