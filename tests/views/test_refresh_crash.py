@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,9 @@ def copy_of(world: World, folder: Path) -> World:
     home = open_home(shutil.copytree(world.home.path, folder / "home"))
     tables = Tables(home)
     declare_views(tables)
-    return replace(world, home=home, tables=tables)
+    copied = World(home, rows=deepcopy(world.rows), clock=world.clock, tables=tables)
+    copied.written = deepcopy(world.written)
+    return copied
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
@@ -139,7 +141,11 @@ def test_a_rebuild_for_new_parameters_killed_anywhere_is_made_right_by_the_next(
     world = copy_of(lagging, tmp_path)
     conf = Path(shutil.copytree(CONF, tmp_path / "conf"))
     text = (conf / "views.yaml").read_text(encoding="utf-8")
-    for setting in ("buggy_ancestors: cut|drop", "buggy_rejected: false|true", "cohort_kinds: [parent]|[parent, depth]"):
+    for setting in (
+        "buggy_ancestors: cut|drop",
+        "buggy_rejected: false|true",
+        "cohort_kinds: [parent]|[parent, depth]",
+    ):
         name, values = setting.split(": ")
         before, after = values.split("|")
         assert f"{name}: {before}" in text
