@@ -214,11 +214,11 @@ class SparkForViews(Spark):
             exp.AnyValue: lambda self, node: f"ANY_VALUE({self.sql(node.this)}, TRUE)",
             exp.ArrayConcat: _list_concat,
             exp.ArrayContains: _list_contains,
+            exp.ArraySize: lambda self, node: f"ARRAY_SIZE({self.sql(node.this)})",
             exp.ArrayToString: _array_to_string,
             exp.Concat: _concat,
             exp.IgnoreNulls: lambda self, node: self.sql(node.this),
             exp.JSONExtractScalar: _json_extract_string,
-            exp.Length: lambda self, node: f"ARRAY_SIZE({self.sql(node.this)})",
             exp.TryCast: _try_cast,
         }
 
