@@ -103,13 +103,15 @@ class Tables(ReadableTables):
         properties = commit_properties(metadata or {}, data_version, transaction)
         with self._planned_at(name, planned_at) as table:
             files = self._row_files(table, name, planned_at)
-            new = changes.filter(pc.not_equal(changes[CHANGE], "delete"))
-            added = files.write(new) if new.num_rows else []
-            if set(counts) <= {"insert"}:
+        new = changes.filter(pc.not_equal(changes[CHANGE], "delete"))
+        added = files.write(new) if new.num_rows else []
+        if set(counts) <= {"insert"}:
+            with self._planned_at(name, planned_at) as table:
                 self._commit(table, added, properties)
-            else:
-                gone = changes.filter(pc.not_equal(changes[CHANGE], "insert"))
-                split = files.split(gone.select(_placing(schema)))
+        else:
+            gone = changes.filter(pc.not_equal(changes[CHANGE], "insert"))
+            split = files.split(gone.select(_placing(schema)))
+            with self._planned_at(name, planned_at):
                 commit_changes(
                     self.path(name),
                     planned_at + 1,
@@ -204,18 +206,20 @@ class Tables(ReadableTables):
                 inserted += part.num_rows
                 yield from part.select(schema.columns.names).cast(_plain(schema.columns)).to_batches()
 
-        with self._planned_at(name, planned_at) as table:
-            deleted = self.num_rows(name, version=planned_at)
-            if self.has_declared_columns(name):
+        deleted = self.num_rows(name, version=planned_at)
+        if self.has_declared_columns(name):
+            with self._planned_at(name, planned_at) as table:
                 files = self._row_files(table, name, planned_at)
-                old = [_removed(self.path(name), file.path, file.size_bytes) for file in files.files]
-                added = [action for part in made_ahead(parts) for action in files.write(part)]
-                inserted = sum(num_records(action) for action in added)
+            old = [_removed(self.path(name), file.path, file.size_bytes) for file in files.files]
+            added = [action for part in made_ahead(parts) for action in files.write(part)]
+            inserted = sum(num_records(action) for action in added)
+            with self._planned_at(name, planned_at) as table:
                 self._commit(table, [*added, *old], properties)
-            else:
-                stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
+        else:
+            stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
+            with self._planned_at(name, planned_at):
                 write_deltalake(
-                    table,
+                    self.open(name, version=planned_at),
                     stream,
                     mode="overwrite",
                     schema_mode="overwrite",
@@ -228,17 +232,11 @@ class Tables(ReadableTables):
     @contextlib.contextmanager
     def _planned_at(self, name: str, version: int) -> Iterator[DeltaTable]:
         """The table to commit to; whoever finds that it has moved since `version` has lost the race."""
-        table = self.open(name)
-        if table.version() != version:
-            raise LostRace(f"{name} is at {table.version()}, planned at {version}")
-        try:
-            yield table
-        except CommitFailedError as error:
-            raise LostRace(str(error)) from error
-        except DeltaError as error:
-            if "conflict" in str(error).lower() or "transaction" in str(error).lower():
-                raise LostRace(str(error)) from error
-            raise
+        with self.at_latest(name) as table:
+            if table.version() != version:
+                raise LostRace(f"{name} is at {table.version()}, planned at {version}")
+            with _lost_races():
+                yield table
 
     def _row_files(self, table: DeltaTable, name: str, version: int) -> RowFiles:
         files = self.data_files(name, version=version)
@@ -250,6 +248,19 @@ class Tables(ReadableTables):
         table.create_write_transaction(
             list(actions), mode="append", schema=table.schema(), commit_properties=properties
         )
+
+
+@contextlib.contextmanager
+def _lost_races() -> Iterator[None]:
+    """Turns what delta-rs raises when somebody else committed first into LostRace."""
+    try:
+        yield
+    except CommitFailedError as error:
+        raise LostRace(str(error)) from error
+    except DeltaError as error:
+        if "conflict" in str(error).lower() or "transaction" in str(error).lower():
+            raise LostRace(str(error)) from error
+        raise
 
 
 def made_ahead(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:

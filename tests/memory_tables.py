@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.delta import CHANGE, Commit, LostRace, Tables
-from store.delta_reading import DataFile
 from store.home import Home
+from store.known_logs import DataFile
 
 FEED_TYPES = {"insert": "insert", "delete": "delete"}
 
