@@ -7,6 +7,7 @@ object that both engines read and write; its `data_version` is the last version 
 """
 
 import contextlib
+import functools
 import queue
 import threading
 import time
@@ -25,11 +26,10 @@ from store.commits import LostRace, commit_properties, metadata_text, plan_again
 from store.delta_reading import ReadableTables
 from store.difference import CHANGE, changed_rows
 from store.duckdb_connection import quiet_connection, short_connection
-from store.home import Home
 from store.log_entry import CHANGE_TYPE, commit_changes, write_change_data
 from store.row_files import RowFiles, num_records
 from store.schema import TableSchema
-from store.storage_settings import read_storage_settings
+from store.storage_settings import StorageSettings, read_storage_settings
 
 WRITER = WriterProperties(compression="ZSTD", max_row_group_size=20_000)
 __all__ = ["CHANGE", "Commit", "LostRace", "Tables", "plan_again_until_committed", "quiet_connection"]
@@ -48,9 +48,10 @@ class Commit:
 class Tables(ReadableTables):
     """All Delta tables of one home, to read and to commit to."""
 
-    def __init__(self, home: Home) -> None:
-        super().__init__(home)
-        self.storage = read_storage_settings()
+    @functools.cached_property
+    def storage(self) -> StorageSettings:
+        """conf/storage.yaml, read at the first write."""
+        return read_storage_settings()
 
     def create(self, name: str) -> None:
         """Create an empty table with the change feed on; does nothing where it exists."""
