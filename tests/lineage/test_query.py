@@ -1,6 +1,5 @@
 """`query`: what it answers, and what it refuses, whichever way it is asked."""
 
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,6 @@ from lineage.query import run_query
 from store.delta import Tables
 from store.errors import PipelineError, RefusedByPolicy, UnknownName, VersionGone, WrongUse
 from store.home import Home
-from store.settings import CONF
 
 
 def put_tasks(home: Home, **baselines: float) -> None:
@@ -202,15 +200,14 @@ def test_rows_under_a_tag_that_the_principal_may_not_audit_are_not_there(
 ) -> None:
     conf = tmp_path / "conf"
     conf.mkdir()
-    shutil.copy(CONF / "storage.yaml", conf)
     (conf / "governance.yaml").write_text("tags: {pii: {}}\nprincipals: {guest: {audit: []}, owner: {audit: [pii]}}\n")
     put_rows(home, "nodes", {"node_id": "n1", "session_seq": 1}, {"node_id": "n2", "session_seq": 1})
     put_rows(home, "node_tags", {"node_id": "n2", "session_seq": 1, "tag": "pii"})
     put_rows(
         home,
         "dpo_pairs",
-        {"example_id": "e1", "session_seq": 1, "tags": ["pii"]},
-        {"example_id": "e2", "session_seq": 1, "tags": []},
+        {"chosen_id": "n1", "example_id": "e1", "session_seq": 1, "tags": ["pii"]},
+        {"chosen_id": "n2", "example_id": "e2", "session_seq": 1, "tags": []},
     )
     monkeypatch.setenv("ESPALIER_CONF", str(conf))
     seen = {
