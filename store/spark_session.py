@@ -42,6 +42,11 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+SMALL_TABLES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _opening = threading.Lock()
 _log: list[IO[bytes]] = []
 
@@ -95,6 +100,8 @@ def session_conf(settings: SparkSettings, jars: str = "") -> dict[str, str]:
     }
     if settings.master.startswith("local"):
         own |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if settings.small_tables:
+        own |= SMALL_TABLES
     chosen = {key: _text(value) for key, value in settings.conf.items()}
     return {key: value for key, value in (own | chosen | MEANING).items() if value}
 

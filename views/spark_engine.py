@@ -114,7 +114,11 @@ class SparkEngine:
         name, scope = work.name, work.scope
         for table in table_inputs(name):
             if self._bound.get(table) != (scope, self.pins[table]):
-                self._rows_in_scope(table, work).createOrReplaceTempView(table)
+                rows = self._rows_in_scope(table, work)
+                # Several relations read a table; a scope's rows are few, and reading them again means its log again.
+                few = scope.session_seqs is not None and "session_seq" in rows.columns
+                rows = rows.localCheckpoint(eager=False) if few else rows
+                rows.createOrReplaceTempView(table)
                 self._bound[table] = (scope, self.pins[table])
         stages = staging_order(name)
         for made in MADE_BY_ENGINE:
@@ -217,6 +221,8 @@ class SparkEngine:
         self.session.conf.set("spark.databricks.delta.commitInfo.userMetadata", text)
         self.session.conf.set("spark.databricks.delta.write.txnAppId", application)
         self.session.conf.set("spark.databricks.delta.write.txnVersion", str(number))
+        # The source is kept already; Delta would keep it once more.
+        self.session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
 
     def _append(self, name: str, rows: "DataFrame", num_rows: int, *, mode: str = "append", **options: str) -> None:
         sort = list(view_schema(name).sort)
@@ -272,12 +278,14 @@ def _lost_races() -> Iterator[None]:
 
 def handed_over(driver: Engine, name: str, scope: Scope) -> dict[str, pa.Table]:
     """What the driver gives to Spark for one view: rows outside the scope that count inside it, and long texts."""
-    driver.bind(name, scope)
     given: dict[str, pa.Table] = {}
     inputs = {source for part in (name, *staging_order(name)) for source in load_definition(part).inputs}
     if scope.session_seqs is not None:
         for table in sorted(inputs & {"nodes", "node_tags"}):
-            given[table] = driver.arrow(f"select * from {table} where not ({scope.condition()})")
+            rows = driver._rows_in_scope(table, scope)
+            given[table] = driver.arrow(f"select * from ({rows}) where not ({scope.condition()})")
+    if "long_artifacts" in inputs:
+        driver.bind("turns", scope)  # the one relation that reads them; nothing of it is computed here
     for made in sorted(inputs & set(MADE_BY_ENGINE)):
         given[made] = driver.arrow(f"select * from {made}")
     return given
