@@ -45,7 +45,6 @@ QUIET = {
 SMALL_TABLES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _opening = threading.Lock()
 _log: list[IO[bytes]] = []
