@@ -80,9 +80,27 @@ format: setup ## sort imports and lay out the code
 	@$(VENV)/bin/ruff format .
 
 .PHONY: bench
-bench: setup bench-startup ## every measurement in benchmarks/, and the start-up time
-	@for script in $(sort $(wildcard benchmarks/[a-z]*.py)); do \
-	    [ $$script = benchmarks/startup.py ] || $(PYTHON) $$script; done
+bench: setup bench-startup ## the measurements that take a minute: start-up and the judge
+	@$(PYTHON) benchmarks/judge_speed.py
+
+.PHONY: bench-views
+bench-views: setup ## views kept up against computed, at scale: NODES=1000000 ENGINE=duckdb SEED=1 OUT=FILE (half an hour)
+	@$(PYTHON) -m benchmarks.views_at_scale
+
+.PHONY: bench-planner
+bench-planner: setup ## what the choice between incremental and full costs: 20 changes, both ways (half an hour)
+	@$(PYTHON) -m benchmarks.planner_choice
+
+PEERS := .venv-peers
+$(PEERS)/.installed: benchmarks/peers/requirements.txt | setup
+	@echo "bench-peers: installing dbt-duckdb and SQLMesh into $(PEERS)"
+	@$(VENV)/bin/uv venv --quiet --allow-existing --python $(PYTHON) $(PEERS)
+	@$(VENV)/bin/uv pip sync --quiet --python $(PEERS)/bin/python benchmarks/peers/requirements.txt
+	@touch $@
+
+.PHONY: bench-peers
+bench-peers: $(PEERS)/.installed ## dpo_pairs kept up by us, dbt-duckdb and SQLMesh: NODES=100000 SEED=1 OUT=FILE
+	@$(PYTHON) -m benchmarks.peers.compare_peers --python $(PEERS)/bin/python
 
 .PHONY: bench-startup
 bench-startup: setup ## seconds until `espalier --help` is on the screen
@@ -90,11 +108,12 @@ bench-startup: setup ## seconds until `espalier --help` is on the screen
 
 .PHONY: pins
 pins: setup ## compile requirements.in into requirements.txt (exact versions, no addresses)
-	@$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header \
-	    --upgrade requirements.in --output-file requirements.txt
+	@for folder in . benchmarks/peers; do \
+	    $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header \
+	        --upgrade $$folder/requirements.in --output-file $$folder/requirements.txt; done
 	@echo "pins: requirements.txt holds $$(wc -l < requirements.txt) versions"
 
 .PHONY: clean
 clean: ## remove caches and build outputs; data and .venv stay (rm -rf .venv to install afresh)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
-	find . \( -path ./$(VENV) -o -path ./data \) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . \( -path './.venv*' -o -path ./data \) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

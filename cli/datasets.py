@@ -21,7 +21,9 @@ def add_commands(app: typer.Typer) -> None:
 
 def export(
     call: Call,
-    view: Annotated[str, typer.Argument(metavar="VIEW", help="sft_trajectories, dpo_pairs or grpo_cohorts.")],
+    view: Annotated[
+        str, typer.Argument(metavar="VIEW", help="sft_trajectories, dpo_pairs, grpo_cohorts or value_examples.")
+    ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     turns: Annotated[
         str | None,

@@ -15,6 +15,7 @@ SNAPSHOTS = {
     "sft_dataset": "sft_trajectories",  # in its per-step form: what the small model of the kernel search is asked in
     "dpo_dataset": "dpo_pairs",
     "grpo_dataset": "grpo_cohorts",
+    "value_dataset": "value_examples",
 }
 
 

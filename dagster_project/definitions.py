@@ -9,6 +9,7 @@ from dagster_project.automation import jobs, refresh_schedule, sensors
 from dagster_project.checks.rules import checks
 from dagster_project.datasets import snapshot_assets
 from dagster_project.logs import external_logs
+from dagster_project.maintenance import compact_job, compaction, compaction_schedule
 from dagster_project.models import sft_model
 from dagster_project.resources import HomeResource, JudgeDesk, Listener
 from dagster_project.search import model_search, rule_search
@@ -24,10 +25,11 @@ defs = dg.Definitions(
         sft_model,
         rule_search,
         model_search,
+        compaction,
     ],
     asset_checks=checks,
-    jobs=jobs,
-    schedules=[refresh_schedule],
+    jobs=[*jobs, compact_job],
+    schedules=[refresh_schedule, compaction_schedule],
     sensors=sensors,
     resources={
         "home": HomeResource(),

@@ -1,4 +1,4 @@
-"""Group *views*: node_reach and its companions first, then the three training views, refreshed as one chain.
+"""Group *views*: node_reach and its companions first, then the training views, refreshed as one chain.
 
 One step refreshes them all, since a refresh pins one vector of input versions for the whole chain. Their checks are
 steps of their own, so that a failed one stops what stands on that view and not the views beside it.

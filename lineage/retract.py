@@ -13,6 +13,8 @@ from store.delta import Tables
 from store.errors import UnknownName, WrongUse
 from store.home import Home
 from store.ids import stable_id
+from views.crossing import CrossingWalk
+from views.definition import table_inputs
 from views.engine import Engine
 from views.reach_walk import SCOPE_KINDS, ReachWalk
 from views.reach_walk import Retraction as InForce
@@ -155,6 +157,10 @@ class _Reach:
     def __enter__(self) -> "_Reach":
         pins = pin_versions(self.tables, ["node_reach", "node_tags"])
         self.engine = Engine(self.tables, pins, read_view_settings())
+        if self.tables.metadata("crossing_edges").get("watermarks") != {
+            name: pins[name] for name in table_inputs("crossing_edges")
+        }:
+            self.engine.replace("crossing_edges", CrossingWalk(self.engine).all_rows())
         if self.needs_tags:  # node_tags may lie behind the assignments
             self.engine.replace("node_tags", TagWalk(self.engine).all_rows())
         self.walk = ReachWalk(self.engine)

@@ -41,9 +41,14 @@ def commit_properties(
     metadata: dict[str, Any], data_version: int, transaction: tuple[str, int] | None = None
 ) -> CommitProperties:
     """The properties of one commit: `userMetadata` as canonical JSON, and the transaction (application, n)."""
-    text = canonical_json({**metadata, "data_version": data_version})
+    text = metadata_text(metadata, data_version)
     transactions = [Transaction(transaction[0], transaction[1])] if transaction else None
     return CommitProperties(custom_metadata={"userMetadata": text}, max_commit_retries=0, app_transactions=transactions)
+
+
+def metadata_text(metadata: dict[str, Any], data_version: int) -> str:
+    """What stands under `userMetadata` of a commit."""
+    return canonical_json({**metadata, "data_version": data_version})
 
 
 def user_metadata(entry: dict[str, Any]) -> dict[str, Any]:

@@ -7,22 +7,30 @@ object that both engines read and write; its `data_version` is the last version 
 """
 
 import contextlib
-from collections.abc import Iterator
+import functools
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
-from store.commits import LostRace, commit_properties, plan_again_until_committed
+from store.commits import LostRace, commit_properties, metadata_text, plan_again_until_committed
 from store.delta_reading import ReadableTables
 from store.difference import CHANGE, changed_rows
-from store.duckdb_connection import quiet_connection
+from store.duckdb_connection import quiet_connection, short_connection
+from store.log_entry import CHANGE_TYPE, commit_changes, write_change_data
+from store.row_files import RowFiles, num_records
 from store.schema import TableSchema
+from store.storage_settings import StorageSettings, read_storage_settings
 
-TARGET_FILE_BYTES = 8 * 2**20
 WRITER = WriterProperties(compression="ZSTD", max_row_group_size=20_000)
 __all__ = ["CHANGE", "Commit", "LostRace", "Tables", "plan_again_until_committed", "quiet_connection"]
 
@@ -40,6 +48,11 @@ class Commit:
 class Tables(ReadableTables):
     """All Delta tables of one home, to read and to commit to."""
 
+    @functools.cached_property
+    def storage(self) -> StorageSettings:
+        """conf/storage.yaml, read at the first write."""
+        return read_storage_settings()
+
     def create(self, name: str) -> None:
         """Create an empty table with the change feed on; does nothing where it exists."""
         if self.exists(name):
@@ -54,6 +67,7 @@ class Tables(ReadableTables):
                 configuration={
                     "delta.enableChangeDataFeed": "true",
                     "delta.dataSkippingStatsColumns": ",".join(schema.statistics),
+                    "delta.enableExpiredLogCleanup": "false",  # a vacuum decides what of the log may go
                 },
                 commit_properties=commit_properties({}, 0),
             )
@@ -86,16 +100,31 @@ class Tables(ReadableTables):
         schema = self.schema(name)
         kinds = pc.value_counts(changes[CHANGE]).to_pylist() if changes.num_rows else []
         counts = {kind["values"]: kind["counts"] for kind in kinds}
-        changed = bool(changes.num_rows)
-        data_version = planned_at + 1 if changed else (self.data_version(name) or 0)
+        data_version = planned_at + 1 if changes.num_rows else (self.data_version(name) or 0)
         properties = commit_properties(metadata or {}, data_version, transaction)
         with self._planned_at(name, planned_at) as table:
-            if set(counts) <= {"insert"}:
-                self._write(table, schema, changes, properties, mode="append")
-            else:
-                self._merge(table, schema, changes, properties)
+            files = self._row_files(table, name, planned_at)
+        new = changes.filter(pc.not_equal(changes[CHANGE], "delete"))
+        added = files.write(new) if new.num_rows else []
+        if set(counts) <= {"insert"}:
+            with self._planned_at(name, planned_at) as table:
+                self._commit(table, added, properties)
+        else:
+            gone = changes.filter(pc.not_equal(changes[CHANGE], "insert"))
+            split = files.split(gone.select(_placing(schema)))
+            with self._planned_at(name, planned_at):
+                commit_changes(
+                    self.path(name),
+                    planned_at + 1,
+                    added=[*split.staying, *added],
+                    removed=split.touched,
+                    change_data=write_change_data(self.path(name), _images(schema, changes, split.gone)),
+                    metrics={f"num_{kind}": count for kind, count in sorted(counts.items())},
+                    user_metadata=metadata_text(metadata or {}, data_version),
+                    transaction=transaction,
+                )
         return Commit(
-            self.open(name, version=planned_at + 1).version(),
+            planned_at + 1,
             inserted=counts.get("insert", 0),
             updated=counts.get("update", 0),
             deleted=counts.get("delete", 0),
@@ -146,7 +175,7 @@ class Tables(ReadableTables):
     def replace_all(
         self,
         name: str,
-        rows: pa.Table,
+        rows: pa.Table | Iterable[pa.Table],
         *,
         planned_at: int,
         metadata: dict[str, Any] | None = None,
@@ -154,11 +183,12 @@ class Tables(ReadableTables):
     ) -> Commit:
         """Put other rows, with the columns as they are declared now, in the place of all rows, as one commit.
 
-        Its feed deletes every old row and inserts every new one; older versions keep their own columns.
+        Its feed deletes every old row and inserts every new one; older versions keep their own columns. Where there
+        was no row, it is an append.
 
         Args:
             name: The table; must exist.
-            rows: All rows, with the declared columns.
+            rows: All rows with the declared columns, or parts of them that are made as they are written.
             planned_at: Version the rows were computed beside.
             metadata: Goes into `userMetadata`.
             transaction: (application, n) recorded with the commit.
@@ -168,60 +198,136 @@ class Tables(ReadableTables):
         """
         schema = self.schema(name)
         properties = commit_properties(metadata or {}, planned_at + 1, transaction)
-        with self._planned_at(name, planned_at) as table:
-            deleted = table.count()
-            self._write(table, schema, rows, properties, mode="overwrite", schema_mode="overwrite")
-        return Commit(self.open(name, version=planned_at + 1).version(), inserted=rows.num_rows, deleted=deleted)
+        parts = [rows] if isinstance(rows, pa.Table) else rows
+        inserted = 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal inserted
+            for part in made_ahead(parts):
+                inserted += part.num_rows
+                yield from part.select(schema.columns.names).cast(_plain(schema.columns)).to_batches()
+
+        deleted = self.num_rows(name, version=planned_at)
+        if self.has_declared_columns(name):
+            with self._planned_at(name, planned_at) as table:
+                files = self._row_files(table, name, planned_at)
+            old = [_removed(self.path(name), file.path, file.size_bytes) for file in files.files]
+            added = [action for part in made_ahead(parts) for action in files.write(part)]
+            inserted = sum(num_records(action) for action in added)
+            with self._planned_at(name, planned_at) as table:
+                self._commit(table, [*added, *old], properties)
+        else:
+            stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
+            with self._planned_at(name, planned_at):
+                write_deltalake(
+                    self.open(name, version=planned_at),
+                    stream,
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    commit_properties=properties,
+                    writer_properties=WRITER,
+                    target_file_size=self.storage.files.clustered_bytes,
+                )
+        return Commit(planned_at + 1, inserted=inserted, deleted=deleted)
 
     @contextlib.contextmanager
     def _planned_at(self, name: str, version: int) -> Iterator[DeltaTable]:
         """The table to commit to; whoever finds that it has moved since `version` has lost the race."""
-        table = self.open(name)
-        if table.version() != version:
-            raise LostRace(f"{name} is at {table.version()}, planned at {version}")
-        try:
-            yield table
-        except CommitFailedError as error:
-            raise LostRace(str(error)) from error
-        except DeltaError as error:
-            if "conflict" in str(error).lower() or "transaction" in str(error).lower():
-                raise LostRace(str(error)) from error
-            raise
+        with self.at_latest(name) as table:
+            if table.version() != version:
+                raise LostRace(f"{name} is at {table.version()}, planned at {version}")
+            with _lost_races():
+                yield table
 
-    def _write(
-        self, table: DeltaTable, schema: TableSchema, rows: pa.Table, properties: CommitProperties, **mode: Any
+    def _row_files(self, table: DeltaTable, name: str, version: int) -> RowFiles:
+        files = self.data_files(name, version=version)
+        return RowFiles(table, self.path(name), self.schema(name), files, self.storage.files)
+
+    def _commit(
+        self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
     ) -> None:
-        ordered = rows.select(schema.columns.names).sort_by([(column, "ascending") for column in schema.sort])
-        write_deltalake(
-            table,
-            ordered.cast(_plain(schema.columns)),
-            commit_properties=properties,
-            writer_properties=WRITER,
-            target_file_size=TARGET_FILE_BYTES,
-            **mode,
+        table.create_write_transaction(
+            list(actions), mode="append", schema=table.schema(), commit_properties=properties
         )
 
-    def _merge(self, table: DeltaTable, schema: TableSchema, changes: pa.Table, properties: CommitProperties) -> None:
-        same_key = " and ".join(f"(t.{column} is not distinct from s.{column})" for column in schema.key)
-        if "session_seq" in schema.columns.names:
-            seqs = sorted({seq for seq in changes["session_seq"].to_pylist() if seq is not None})
-            if seqs:
-                same_key = f"t.session_seq in ({', '.join(map(str, seqs))}) and {same_key}"
-        assigned = {column: f"s.{column}" for column in schema.columns.names}
-        (
-            table.merge(
-                changes,
-                same_key,
-                source_alias="s",
-                target_alias="t",
-                writer_properties=WRITER,
-                commit_properties=properties,
-            )
-            .when_matched_delete(f"s.{CHANGE} = 'delete'")
-            .when_matched_update(assigned, predicate=f"s.{CHANGE} = 'update'")
-            .when_not_matched_insert(assigned, predicate=f"s.{CHANGE} in ('insert', 'update')")
-            .execute()
-        )
+
+@contextlib.contextmanager
+def _lost_races() -> Iterator[None]:
+    """Turns what delta-rs raises when somebody else committed first into LostRace."""
+    try:
+        yield
+    except CommitFailedError as error:
+        raise LostRace(str(error)) from error
+    except DeltaError as error:
+        if "conflict" in str(error).lower() or "transaction" in str(error).lower():
+            raise LostRace(str(error)) from error
+        raise
+
+
+def made_ahead(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same parts, each made in a thread of its own while the one before is used.
+
+    delta-rs asks for rows from inside its own runtime, where no other table may be opened; and a second core is of use.
+    """
+    ready: queue.Queue[pa.Table | BaseException | None] = queue.Queue(maxsize=1)
+    stopped = threading.Event()
+
+    def put(item: pa.Table | BaseException | None) -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                ready.put(item, timeout=0.1)
+                return
+
+    def make() -> None:
+        try:
+            for part in parts:
+                put(part)
+                if stopped.is_set():
+                    return
+            put(None)
+        except BaseException as error:  # it is raised again where the parts are used
+            put(error)
+
+    maker = threading.Thread(target=make, name="espalier-rows", daemon=True)
+    maker.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        maker.join()
+
+
+def _images(schema: TableSchema, changes: pa.Table, gone: pa.Table) -> pa.Table:
+    """The change data of a commit: every changed row as it was and as it is, with `_change_type`."""
+    columns = _plain(schema.columns)
+    same_key = " and ".join(f'gone."{column}" is not distinct from changes."{column}"' for column in schema.key)
+    listed = ", ".join(f'"{column}"' for column in columns.names)
+    with short_connection() as connection:
+        connection.register("changes", changes)
+        connection.register("gone", gone)
+        old = connection.sql(
+            f"select {', '.join(f'gone.{column}' for column in columns.names)}, "
+            f"case {CHANGE} when 'delete' then 'delete' else 'update_preimage' end as {CHANGE_TYPE} "
+            f"from gone inner join changes on {same_key}"
+        ).to_arrow_table()
+        new = connection.sql(
+            f"select {listed}, case {CHANGE} when 'insert' then 'insert' else 'update_postimage' end as {CHANGE_TYPE} "
+            f"from changes where {CHANGE} <> 'delete'"
+        ).to_arrow_table()
+    shape = pa.schema([*columns, pa.field(CHANGE_TYPE, pa.string())])
+    return pa.concat_tables([old.cast(shape), new.cast(shape)])
+
+
+def _placing(schema: TableSchema) -> list[str]:
+    """The columns by which a row that goes is found: its key, and where it lies."""
+    return list(dict.fromkeys([*schema.key, *({"session_seq"} & set(schema.columns.names))]))
+
+
+def _removed(root: Path, path: str, size: int) -> RemoveAction:
+    return RemoveAction(Path(path).relative_to(root).as_posix(), True, int(time.time() * 1000), size, {})
 
 
 def _plain(columns: pa.Schema) -> pa.Schema:

@@ -1,7 +1,9 @@
 """Reading Delta tables: what there is, rows at a version, changes between versions, and what each commit said."""
 
 import os
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from store.commits import user_metadata, version_ranges
 from store.duckdb_connection import short_connection
 from store.errors import TableDamaged, UnknownName, VersionGone
 from store.home import Home
+from store.known_logs import PRUNED_BY, DataFile, known_log
 from store.schema import TABLES, TableSchema
 
 
@@ -66,6 +69,8 @@ class ReadableTables:
         try:
             return DeltaTable(self.path(name), version=version)
         except TableNotFoundError as error:
+            if version is not None and self.exists(name):  # so delta-rs says where the version lies before the log
+                raise VersionGone(f"{name}@{version} cannot be read; {self._readable(name)}.") from error
             missing = f"table {name} is empty so far; `espalier ingest` fills it."
             if name not in TABLES:
                 missing = f"view {name} is not built yet; `espalier refresh` builds it."
@@ -78,21 +83,40 @@ class ReadableTables:
                 ) from error
             raise VersionGone(f"{name}@{version} cannot be read; {self._readable(name)}.") from error
 
+    @contextmanager
+    def at_latest(self, name: str) -> Iterator[DeltaTable]:
+        """The process's own handle at the latest version; it moves for nobody else meanwhile.
+
+        Raises:
+            UnknownName: The table was never created.
+            TableDamaged: No version can be opened.
+        """
+        log = known_log(self.path(name))
+        with log.lock:
+            try:
+                table = log.moved_to_latest()
+            except DeltaError:
+                table = self.open(name)  # says what is wrong
+            yield table
+
     def version(self, name: str) -> int | None:
         """The latest version, or None before the first commit."""
-        return self.open(name).version() if self.exists(name) else None
+        if not self.exists(name):
+            return None
+        with self.at_latest(name) as table:
+            return table.version()
 
     def data_version(self, name: str) -> int | None:
         """The last version that changed a row; None before the first commit."""
         if not self.exists(name):
             return None
-        table = self.open(name)
-        value = user_metadata(table.history(1)[0]).get("data_version")
-        return int(value) if value is not None else table.version()
+        version, metadata = self.latest(name)
+        value = metadata.get("data_version")
+        return int(value) if value is not None else version
 
     def metadata(self, name: str) -> dict[str, Any]:
         """`userMetadata` of the latest commit; {} before the first."""
-        return user_metadata(self.open(name).history(1)[0]) if self.exists(name) else {}
+        return self.latest(name)[1] if self.exists(name) else {}
 
     def latest(self, name: str) -> tuple[int, dict[str, Any]]:
         """The latest version and the `userMetadata` of its commit, read from one handle.
@@ -100,8 +124,8 @@ class ReadableTables:
         Raises:
             UnknownName: The table was never created.
         """
-        table = self.open(name)
-        return table.version(), user_metadata(table.history(1)[0])
+        with self.at_latest(name) as table:
+            return table.version(), user_metadata(table.history(1)[0])
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Every commit, newest first: version, timestamp (ms), operation, metadata, metrics."""
@@ -121,32 +145,57 @@ class ReadableTables:
 
     # ---- reading ------------------------------------------------------------------------------
 
-    def files(self, name: str, *, version: int | None = None, session_seqs: Iterable[int] | None = None) -> list[str]:
-        """Parquet files of a version, pruned by the log's statistics to those that can hold `session_seqs`.
+    def data_files(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        session_seqs: Iterable[int] | None = None,
+        task_ids: Iterable[str] | None = None,
+    ) -> list[DataFile]:
+        """Parquet files of a version, pruned by the log's statistics to those that can hold what is asked for.
+
+        Args:
+            name: The table.
+            version: Delta version; None is the latest.
+            session_seqs: Only files that can hold rows of these sessions.
+            task_ids: Only files that can hold rows of these tasks.
 
         Raises:
             VersionGone: A file of that version was removed.
         """
-        if not self.exists(name):
+        pinned = self.version(name) if version is None else version
+        if pinned is None:
             return []
-        table = self.open(name, version=version)
-        actions = pa.table(table.get_add_actions(flatten=True))
-        if session_seqs is not None and "min.session_seq" in actions.column_names:
-            wanted = sorted(set(session_seqs))
-            low, high = actions["min.session_seq"].to_pylist(), actions["max.session_seq"].to_pylist()
-            kept = [
-                first is None or last is None or _any_between(wanted, first, last)
-                for first, last in zip(low, high, strict=True)
-            ]
-            actions = actions.filter(pa.array(kept, pa.bool_()))
-        root = self.path(name)
-        paths = [str(root / file) for file in actions["path"].to_pylist()]
+        listed = known_log(self.path(name)).files(pinned, lambda: self.open(name, version=pinned))
+        files = list(listed.values())
+        asked: dict[str, Iterable[Any] | None] = dict(zip(PRUNED_BY, (session_seqs, task_ids), strict=True))
+        for column, values in asked.items():
+            if values is not None:
+                wanted = sorted(set(values))
+                files = [file for file in files if column not in file.bounds or _any_in(wanted, *file.bounds[column])]
         if version is not None:
-            gone = [path for path in paths if not Path(path).exists()]
+            gone = [file for file in files if not os.path.exists(file.path)]
             if gone:
-                lost = f"{name}@{version} lost {len(gone)} of its {len(paths)} files"
+                lost = f"{name}@{version} lost {len(gone)} of its {len(files)} files"
                 raise VersionGone(f"{lost}; {self._readable(name)}.")
-        return sorted(paths)
+        return files
+
+    def files(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        session_seqs: Iterable[int] | None = None,
+        task_ids: Iterable[str] | None = None,
+    ) -> list[str]:
+        """Paths of `data_files`, sorted."""
+        found = self.data_files(name, version=version, session_seqs=session_seqs, task_ids=task_ids)
+        return sorted(file.path for file in found)
+
+    def num_rows(self, name: str, *, version: int | None = None) -> int:
+        """Rows of a version by the Delta log's own count; no file is opened."""
+        return sum(file.num_rows for file in self.data_files(name, version=version))
 
     def read(
         self,
@@ -195,7 +244,7 @@ class ReadableTables:
             VersionGone: The feed cannot be read from `start`.
         """
         latest = self.version(name)
-        last = latest if end is None else end
+        last = latest if end is None or latest is None else min(end, latest)
         schema = self.schema(name).columns
         if columns is not None:
             schema = pa.schema([schema.field(column) for column in columns])
@@ -204,11 +253,9 @@ class ReadableTables:
         if latest is None or last is None or start > last:
             return feed_schema.empty_table()
         try:
-            feed = pa.table(
-                self.open(name)
-                .load_cdf(starting_version=start, ending_version=last, columns=[field.name for field in feed_schema])
-                .read_all()
-            )
+            with self.at_latest(name) as table:
+                names = [field.name for field in feed_schema]
+                feed = pa.table(table.load_cdf(starting_version=start, ending_version=last, columns=names).read_all())
         except Exception as error:  # delta-rs raises several kinds when files are gone
             raise VersionGone(f"change feed of {name} from version {start} is gone; {self._readable(name)}.") from error
         return pa.table([feed[field.name].cast(field.type) for field in feed_schema], schema=feed_schema)
@@ -227,5 +274,6 @@ class ReadableTables:
         return f"versions that can be read: {version_ranges(readable)}" if readable else "no version can be read"
 
 
-def _any_between(ordered: list[int], first: int, last: int) -> bool:
-    return any(first <= value <= last for value in ordered)
+def _any_in(ordered: list[Any], first: Any, last: Any) -> bool:
+    place = bisect_left(ordered, first)
+    return place < len(ordered) and ordered[place] <= last

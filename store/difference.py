@@ -13,7 +13,7 @@ def changed_rows(schema: TableSchema, *, rows: pa.Table, there: pa.Table, update
 
     Args:
         schema: The table's; its key says which rows are the same one, NULLs being equal.
-        rows: What the table must hold.
+        rows: What the table must hold; a key that stands twice among them is a wrong assumption of the caller's.
         there: What it holds now, at least every row with a key of `rows`.
         update: Whether a row whose content differs is rewritten, or left as it is.
     """
@@ -26,6 +26,9 @@ def changed_rows(schema: TableSchema, *, rows: pa.Table, there: pa.Table, update
     selected = ", ".join(f'rows."{column}"' for column in schema.columns.names)
     with short_connection() as connection:
         connection.register("rows", rows)
+        key = ", ".join(f'"{column}"' for column in schema.key)
+        twice = connection.sql(f"select {key} from rows group by all having count(*) > 1 limit 1").fetchall()
+        assert not twice, f"{schema.name}: key {twice[0]} stands twice in one batch, so which row counts is unknown"
         connection.register("there", there)
         inserts = connection.sql(
             f"select {selected}, 'insert' as {CHANGE} from rows where not exists (select 1 from there where {same_key})"

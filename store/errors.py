@@ -15,7 +15,8 @@
     ├── ProposerDown             whoever should propose gave no answer; the search stopped
     ├── NotEnoughData            a run that would have trained on too little
     ├── RefusedByPolicy          a principal may not use this for that purpose
-    └── FlaggedByRetraction      a dataset, run or model that rests on retracted nodes
+    ├── FlaggedByRetraction      a dataset, run or model that rests on retracted nodes
+    └── RefusedInFull            a view that would be computed again in full, where that was not to happen silently
 
 Each message says what, the value seen, what was possible, and the next step.
 """
@@ -83,3 +84,7 @@ class RefusedByPolicy(PipelineError):
 
 class FlaggedByRetraction(PipelineError):
     """A dataset, run or model that rests on retracted nodes."""
+
+
+class RefusedInFull(PipelineError):
+    """A view would be computed again in full, and `--strict` says that this must not happen silently."""

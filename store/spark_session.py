@@ -4,6 +4,7 @@ The JVM's own messages go to a file without a name, which is read only where som
 prints what it always prints. Settings that the meaning of our SQL rests on are set last and win over conf/.
 """
 
+import logging
 import os
 import tempfile
 import threading
@@ -64,6 +65,8 @@ def spark_session(settings: SparkSettings | None = None) -> "SparkSession":
         settings = settings or read_spark_settings()
         find_java()
         jars = ",".join(str(jar) for jar in find_jars())
+        # PySpark prints every refused statement as JSON, beside the exception that says the same.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from store.delta import CHANGE, Commit, LostRace, Tables
 from store.home import Home
+from store.known_logs import DataFile
 
 FEED_TYPES = {"insert": "insert", "delete": "delete"}
 
@@ -43,10 +44,18 @@ class MemoryTables(Tables):
         if name not in self.versions:
             self._append(name, {}, [], {})
 
-    def files(self, name: str, *, version: int | None = None, session_seqs: Iterable[int] | None = None) -> list[str]:
+    def data_files(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        session_seqs: Iterable[int] | None = None,
+        task_ids: Iterable[str] | None = None,
+    ) -> list[DataFile]:
         if name not in self.versions:
             return []
-        return [str(self.folder / f"{name}-{len(self.versions[name]) - 1 if version is None else version}.parquet")]
+        number = len(self.versions[name]) - 1 if version is None else version
+        return [DataFile(str(self.folder / f"{name}-{number}.parquet"), 0, len(self.versions[name][number]), {})]
 
     def changes(
         self, name: str, *, start: int, end: int | None = None, columns: Sequence[str] | None = None
@@ -93,6 +102,24 @@ class MemoryTables(Tables):
                 rows[identity] = change
         self._append(name, rows, images, metadata or {})
         return Commit(planned_at + 1, counts["insert"], counts["update"], counts["delete"])
+
+    def replace_all(
+        self,
+        name: str,
+        rows: Iterable[pa.Table],
+        *,
+        planned_at: int,
+        metadata: dict[str, Any] | None = None,
+        transaction: tuple[str, int] | None = None,
+    ) -> Commit:
+        if self.version(name) != planned_at:
+            raise LostRace(name)
+        key = self.schema(name).key
+        new = [row for part in rows for row in part.to_pylist()]
+        old = list(self.versions[name][-1].values())
+        images = [{**row, "_change_type": kind} for kind, part in (("delete", old), ("insert", new)) for row in part]
+        self._append(name, {tuple(row[column] for column in key): row for row in new}, images, metadata or {})
+        return Commit(planned_at + 1, len(new), 0, len(old))
 
     def _append(
         self, name: str, rows: dict[tuple[Any, ...], Any], images: list[dict[str, Any]], metadata: dict[str, Any]

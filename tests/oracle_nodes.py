@@ -41,6 +41,10 @@ class NodeFacts:
             return False
         return said
 
+    def is_live(self, node_id: str) -> bool:
+        """No retraction in force reaches it."""
+        return node_id not in self.dead
+
     def is_sound(self, node_id: str | None) -> bool:
         """A live attempt that did not fail."""
         return node_id in self.attempts and node_id not in self.dead and self.is_buggy(node_id) is False

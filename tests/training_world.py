@@ -142,6 +142,29 @@ def pair_row(chosen_id: str, rejected_id: str, *, chosen: str = "warps 8", rejec
     }
 
 
+def value_row(node_id: str, *, gain: float | None = None, best: str | None = None) -> dict[str, Any]:
+    """A value_examples row."""
+    return {
+        "node_id": node_id,
+        "example_id": f"value_examples/{node_id}",
+        "session_id": "s1",
+        "session_seq": 1,
+        "task_id": "softmax",
+        "step": 1,
+        "ancestor_failure_classes": ["syntax"],
+        "is_buggy": False,
+        "fitness": 0.5,
+        "fitness_basis": "estimated:h100:v1",
+        "gain": gain,
+        "best_descendant_id": best,
+        "best_descendant_fitness": None if gain is None else 0.5 + gain,
+        "num_descendants": 1 if best else 0,
+        "source_node_ids": [node_id],
+        "tags": [],
+        "row_digest": node_id,
+    }
+
+
 def member_row(cohort_id: str, node_id: str, *, reward: float, advantage: float, answer: str) -> dict[str, Any]:
     """A grpo_cohorts row."""
     prompt = edit_prompt("softmax", {"block": "1024", "warps": "4", "form": cohort_id})

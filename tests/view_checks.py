@@ -8,12 +8,11 @@ from oracle_walks import Row
 from store.schema import TABLES
 from view_oracle import expected_views
 from views.definition import WALKED, view_digest
+from views.difference import difference
 from views.engine import EVERYTHING
-from views.reach_walk import ReachWalk
-from views.refresh import Chain, RefreshResult, difference
+from views.refresh import Chain, RefreshResult, open_walk
 from views.registry import VIEW_ORDER, view_schema
 from views.settings import ViewSettings
-from views.tag_walk import TagWalk
 from world import World
 
 
@@ -53,8 +52,7 @@ def assert_views_equal_a_recompute(world: World) -> None:
 def recomputed_difference(chain: Chain, name: str) -> list[Row]:
     """What a recompute from all rows would still change."""
     if name in WALKED:
-        walk: TagWalk | ReachWalk = TagWalk(chain.engine) if name == "node_tags" else ReachWalk(chain.engine)
-        chain.engine.keep("computed", walk.all_rows())
+        chain.engine.keep("computed", open_walk(chain.engine, name).all_rows())
     else:
         chain.engine.compute(name, EVERYTHING, view_digest(name, chain.settings))
     return difference(chain.engine, name, chain.engine.select_from(name)).to_pylist()

@@ -53,7 +53,9 @@ def add_node(world: World, draw: Draw) -> None:
         parent=None if parent == node_id else parent,
         asked=asked,
         answered=one_of(draw, [None, *ANSWERS]) if asked else None,
-        artifact=one_of(draw, [None, "x = 1", "x = 2"]),
+        artifact=one_of(draw, [None, "x = 1", "x = 2", "x = 10"]),
+        operator=one_of(draw, [None, "draft", "improve"]),
+        failure_class=one_of(draw, [None, None, "syntax", "timeout"]),
         shown=draw(st.lists(st.sampled_from(NODE_IDS), max_size=2, unique=True)),
         copy_of=one_of(draw, [None] * 6 + [other for other in NODE_IDS if other != node_id]),
         fitness=one_of(draw, [None, *FITNESSES]),
@@ -113,7 +115,16 @@ def change_place(world: World, draw: Draw) -> None:
     node_id = one_of(draw, existing(world))
     column, value = one_of(
         draw,
-        [("source_id", "f2"), ("verifier", "judge@2"), ("model", None), ("environment_digest", "h100"), ("depth", 1)],
+        [
+            ("source_id", "f2"),
+            ("verifier", "judge@2"),
+            ("model", None),
+            ("environment_digest", "h100"),
+            ("depth", 1),
+            ("operator", "debug"),
+            ("failure_class", "syntax"),
+            ("step", 0),
+        ],
     )
     world.node(node_id, session_of(node_id), **{column: value})
 
@@ -138,10 +149,10 @@ def log_change(world: World, draw: Draw) -> None:
     session_id = one_of(draw, list(SESSIONS))
     own = [node_id for node_id in existing(world) if session_of(node_id) == session_id]
     node_id = one_of(draw, [None, *own])
-    fields = ["visits", "total_reward", "island"] if node_id else ["best_so_far", "budget_left"]
+    fields = ["visits", "total_reward", "island", "reward"] if node_id else ["best_so_far", "budget_left"]
     changed = one_of(draw, fields)
     values: list[Any] = ["a", "b"] if changed == "island" else [0, 1, 2]
-    values += [0.5] if changed in ("total_reward", "best_so_far", "budget_left") else []
+    values += [0.5] if changed in ("total_reward", "reward", "best_so_far", "budget_left") else []
     step = draw(st.integers(0, 3))
     later = step + draw(st.integers(0, 2))
     n = draw(st.integers(0, 1))

@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import Any
 
 from oracle_nodes import NodeFacts, is_visible, message
+from oracle_value import value_rows
 from oracle_walks import Row, TableRows
 from views.settings import ViewSettings
 
@@ -27,16 +28,40 @@ class Oracle(NodeFacts):
 
     def views(self) -> dict[str, list[Row]]:
         return {
+            "crossing_edges": self.crossing_edges(),
             "node_tags": self.tag_rows,
             "node_reach": self.reach_rows,
+            "task_scores": self.task_scores(),
             "task_bars": list(self.bars.values()),
             "cohorts": self.cohorts(),
             "sft_trajectories": self.sft_trajectories(),
             "dpo_pairs": self.dpo_pairs(),
             "grpo_cohorts": self.grpo_cohorts(),
+            "value_examples": value_rows(self),
         }
 
     # ---- maintained relations -------------------------------------------------------------------
+
+    def crossing_edges(self) -> list[Row]:
+        links = {(row["src"], row["dst"], row["kind"]): (row["session_seq"], True) for row in self.tables["node_edges"]}
+        for node_id, node in self.nodes.items():
+            named = [(node["parent_id"], "parent"), (node["copy_of"], "copy")]
+            named += [(item["node_id"], "context") for item in node["context"] or []]
+            for src, kind in named:
+                if src is not None:
+                    links.setdefault((src, node_id, kind), (node["session_seq"], False))
+        rows = []
+        for (src, dst, kind), (session_seq, is_edge) in links.items():
+            home = self.nodes[src]["session_seq"] if src in self.nodes else None
+            if home != session_seq:
+                rows.append({"src": src, "dst": dst, "kind": kind, "session_seq": session_seq})
+                rows[-1] |= {"src_session_seq": home, "is_edge": is_edge}
+        return rows
+
+    def task_scores(self) -> list[Row]:
+        columns = ("node_id", "session_seq", "task_id", "fitness_basis", "environment_digest", "fitness")
+        counted = [node_id for node_id in self.attempts if self.is_sound(node_id) and self.fitness(node_id) is not None]
+        return [{column: self.nodes[node_id][column] for column in columns} for node_id in counted]
 
     def task_bars(self) -> list[Row]:
         groups: dict[tuple[Any, Any, Any], list[float]] = defaultdict(list)

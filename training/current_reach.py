@@ -10,6 +10,7 @@ from store.errors import FlaggedByRetraction, RefusedByPolicy, VersionGone
 from views.registry import SCHEMAS
 
 WATERMARKS = "watermarks"
+HELD_NODES = ("source_node_ids", "best_descendant_id")  # columns that name nodes whose content or score a row holds
 
 
 def input_versions(tables: Tables, view: str, metadata: dict[str, Any]) -> dict[str, int]:
@@ -59,6 +60,15 @@ def newly_reached(tables: Tables, since_version: int | None) -> dict[str, str]:
             before = tables.read("node_reach", version=since_version, columns=columns).to_pylist()
     known = {(row["retraction_id"], row["node_id"]) for row in before}
     return {row["node_id"]: row["retraction_id"] for row in now if (row["retraction_id"], row["node_id"]) not in known}
+
+
+def held_nodes(rows: pa.Table) -> list[set[str]]:
+    """For each row of a view or snapshot the nodes whose content it holds, or whose score is its label."""
+    columns = [rows[name].to_pylist() for name in HELD_NODES if name in rows.column_names]
+    return [
+        {node_id for value in values for node_id in (value if isinstance(value, list) else [value])} - {None}
+        for values in zip(*columns, strict=True)
+    ]
 
 
 def tags_now(tables: Tables) -> dict[str, set[str]]:

@@ -1,5 +1,7 @@
 """Turns rows of a training view into examples with exactly TRL's columns, plus ids; counts what is left out.
 
+Rows of value_examples are for regression and keep the view's own columns.
+
 No text is changed on the way. A row that a trainer could not use, or that the policy withholds, is left out
 whole, for the first reason that applies.
 """
@@ -33,6 +35,14 @@ COPIED = {
         "num_members", "prompt", "completion", "reward", "advantage", "advantage_unscaled", "fitness_basis", "verifier",
         "token_ids", "logprobs", "temperature", "top_p", "top_k", "model_id", "tokenizer_digest", "finish_reason",
     ),
+    "values": (
+        "example_id", "task_id", "session_id", "parent_id", "node_id", "step", "depth", "operator", "num_ancestors",
+        "num_buggy_ancestors", "ancestor_failure_classes", "parent_reward", "best_ancestor_reward", "parent_visits",
+        "parent_total_reward", "num_siblings_before", "num_buggy_siblings", "num_distinct_sibling_artifacts",
+        "artifact_length", "artifact_length_change", "best_so_far", "budget_left", "is_buggy", "failure_class",
+        "fitness", "reward", "fitness_basis", "environment_digest", "verifier", "gain", "best_descendant_id",
+        "best_descendant_fitness", "num_descendants",
+    ),
 }  # fmt: skip
 STEP_COLUMNS = pa.schema(
     [(name, pa.string()) for name in ("example_id", "task_id", "session_id", "leaf_id", "node_id", "parent_id")]
@@ -53,14 +63,19 @@ class Examples:
 
 
 def form_of(view: str, turns: str | None) -> str:
-    """The form of a view's snapshot: path, step, pairs or cohorts.
+    """The form of a view's snapshot: path, step, pairs, cohorts or values.
 
     Raises:
         WrongUse: The view is no training view, `turns` is neither step nor path, or the view has no such choice.
     """
     if turns is not None and turns not in TURNS:
         raise WrongUse(f"turns {turns!r} is unknown; there are {' and '.join(TURNS)}.")
-    forms = {"sft_trajectories": turns or TURNS[0], "dpo_pairs": "pairs", "grpo_cohorts": "cohorts"}
+    forms = {
+        "sft_trajectories": turns or TURNS[0],
+        "dpo_pairs": "pairs",
+        "grpo_cohorts": "cohorts",
+        "value_examples": "values",
+    }
     if view not in forms:
         raise WrongUse(f"{view!r} is no training view that can be exported; there are {', '.join(forms)}.")
     if turns is not None and view != "sft_trajectories":
@@ -152,6 +167,8 @@ def _unusable(row: Row) -> str | None:
     """Why no trainer could use this row; None where it can."""
     if any(isinstance(value, float) and not math.isfinite(value) for value in row.values()):
         return "not_finite"  # finite scores of 1e308 have an infinite gap and no mean
+    if not any(name in row for name in MESSAGE_COLUMNS):
+        return None
     if "messages" in row:
         answers = [turn for turn in row["messages"] or () if turn["role"] == "assistant"]
         if not answers:

@@ -18,8 +18,20 @@ COLUMN_NOTES = {
         "`prompt` is TRL's column; `completion`, `reward` and `advantage` are what was sampled and how it scored "
         "within its `cohort_id`. Only cohorts with `same_prompt` train as one group."
     ),
+    "values": (
+        "One row per attempt, for regression. Columns up to `budget_left` are what the search knew when the attempt "
+        "was scored; then comes its own score as it is known now. `gain`, `best_descendant_id`, "
+        "`best_descendant_fitness` and `num_descendants` are labels and see the future: none of them may be an input. "
+        "`gain` is unknown where nothing comparable was made from the attempt, and where it failed."
+    ),
 }
-TRAINERS = {"step": "SFTTrainer", "path": "SFTTrainer", "pairs": "DPOTrainer", "cohorts": "GRPOTrainer"}
+USES = {
+    "step": "as it is for trl.SFTTrainer",
+    "path": "as it is for trl.SFTTrainer",
+    "pairs": "as it is for trl.DPOTrainer",
+    "cohorts": "as it is for trl.GRPOTrainer",
+    "values": 'rows.filter(lambda row: row["gain"] is not None) has the labelled ones',
+}
 
 
 def card_text(manifest: dict[str, Any], *, dataset_id: str) -> str:
@@ -36,7 +48,7 @@ def card_text(manifest: dict[str, Any], *, dataset_id: str) -> str:
             }
         ],
         "pretty_name": f"{manifest['view']} ({manifest['form']})",
-        "tags": ["espalier", "trl", manifest["form"]],
+        "tags": ["espalier", *([] if manifest["form"] == "values" else ["trl"]), manifest["form"]],
     }
     parts = [
         "---\n" + yaml.safe_dump(header, sort_keys=False, allow_unicode=True) + "---",
@@ -57,7 +69,7 @@ def card_text(manifest: dict[str, Any], *, dataset_id: str) -> str:
 def _loading(form: str) -> str:
     return (
         "```python\nfrom datasets import load_dataset\n\n"
-        f'rows = load_dataset("PATH_OF_THIS_FOLDER", split="train")  # as it is for trl.{TRAINERS[form]}\n```'
+        f'rows = load_dataset("PATH_OF_THIS_FOLDER", split="train")  # {USES[form]}\n```'
     )
 
 

@@ -13,7 +13,7 @@ from store.delta import Tables
 from store.errors import BadInput, FlaggedByRetraction
 from store.home import Home
 from store.ids import canonical_json, stable_id
-from training.current_reach import demand_current, newly_reached
+from training.current_reach import demand_current, held_nodes, newly_reached
 from views.registry import declare_views
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SnapshotFolder:
 
     @property
     def form(self) -> str:
-        """path, step, pairs or cohorts."""
+        """path, step, pairs, cohorts or values."""
         return str(self.manifest["form"])
 
     def table(self, split: str) -> pa.Table:
@@ -109,11 +109,11 @@ def demand_not_flagged(home: Home, snapshot: SnapshotFolder) -> None:
     flagged: list[str] = []
     retractions: set[str] = set()
     for split in snapshot.manifest["splits"]:
-        table = snapshot.table(split).select(["example_id", "source_node_ids"])
-        for example in table.to_pylist():
-            hits = [reached[node_id] for node_id in example["source_node_ids"] if node_id in reached]
+        table = snapshot.table(split)
+        for example_id, held in zip(table["example_id"].to_pylist(), held_nodes(table), strict=True):
+            hits = [reached[node_id] for node_id in held if node_id in reached]
             if hits:
-                flagged.append(example["example_id"])
+                flagged.append(example_id)
                 retractions.update(hits)
     if flagged:
         raise FlaggedByRetraction(

@@ -21,7 +21,7 @@ from store.errors import BadInput, FlaggedByRetraction, HomeNotUsable, NotEnough
 from store.home import Home
 from store.ids import canonical_json
 from store.settings import read_settings
-from training.current_reach import demand_current, newly_reached, tags_now
+from training.current_reach import demand_current, held_nodes, newly_reached, tags_now
 from training.example_rows import Examples, examples_of, form_of
 from training.registry import register_dataset
 from training.snapshot_card import card_text
@@ -43,7 +43,7 @@ class Snapshot:
     left_out: dict[str, int]  # reason → rows
     manifest: Path
     dataset_id: str
-    form: str  # path, step, pairs or cohorts
+    form: str  # path, step, pairs, cohorts or values
     splits: dict[str, int]  # split → rows
 
 
@@ -65,7 +65,7 @@ def export_view(
 
     Args:
         home: Where the view lies and the snapshot is registered.
-        view: sft_trajectories, dpo_pairs or grpo_cohorts.
+        view: sft_trajectories, dpo_pairs, grpo_cohorts or value_examples.
         directory: A new or empty folder.
         turns: For sft_trajectories alone: `step` (prompt and completion per node; None means it) or `path`
             (messages per path).
@@ -76,7 +76,7 @@ def export_view(
         progress: Called with a line of text now and then.
 
     Raises:
-        WrongUse: The view is none of the three or has no such form, or the folder holds something else.
+        WrongUse: The view is none of the four or has no such form, or the folder holds something else.
         UnknownName: The view was never built.
         VersionGone: That version cannot be read any more.
         RefusedByPolicy: The policy refuses this principal or purpose outright, or tags wait for a refresh.
@@ -134,8 +134,7 @@ def _demand_not_reached(tables: Tables, view: str, pinned: PinnedView, rows: pa.
     """Refuse rows that a retraction reached after they were made: law 3 holds for old versions too."""
     reached = newly_reached(tables, pinned.inputs.get("node_reach"))
     if reached:
-        sources = {node_id for source in rows["source_node_ids"].to_pylist() for node_id in source}
-        hits = sorted(sources & set(reached))
+        hits = sorted(set().union(*held_nodes(rows)) & set(reached))
         if hits:
             raise FlaggedByRetraction(
                 f"{view}@{pinned.version} holds {len(hits)} nodes retracted since it was built (first: {hits[0]}, by "

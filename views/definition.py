@@ -6,6 +6,7 @@ nowhere; `relation` and `view` are Delta tables. Inputs name base tables, other 
 relations that the engine makes: `long_artifacts` (texts kept as files) and `pair_margins` (from conf/).
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -13,13 +14,20 @@ from pathlib import Path
 
 from store.errors import UnknownName, WrongUse
 from store.ids import canonical_json, sha256_text
-from views.registry import view_schema
+from store.schema import TABLES
+from views.registry import SCHEMAS, view_schema
 from views.settings import ViewSettings
 
 SQL_FOLDER = Path(__file__).parent / "sql"
 MADE_BY_ENGINE = ("long_artifacts", "pair_margins")
-WALKED = ("node_tags", "node_reach")  # maintained by a walk over the edges, not by SQL
+# Maintained over the edges, not by SQL; with what each reads.
+WALKED: dict[str, tuple[str, ...]] = {
+    "crossing_edges": ("node_edges", "nodes"),
+    "node_tags": ("crossing_edges", "node_edges", "nodes", "sessions", "tag_assignments"),
+    "node_reach": ("crossing_edges", "node_edges", "node_tags", "nodes", "retractions", "sessions"),
+}
 WALK_REVISION = 1  # part of their digest: raise it when the walk's meaning changes
+NEEDED_BY_LONG_ARTIFACTS = {"nodes": ("artifact", "artifact_digest")}
 
 
 @dataclass(frozen=True)
@@ -93,13 +101,28 @@ def staging_order(name: str) -> tuple[str, ...]:
 
 @cache
 def table_inputs(name: str) -> tuple[str, ...]:
-    """Delta tables that a maintained relation or view reads, through its staging relations too; sorted."""
-    if name == "node_tags":
-        return ("node_edges", "nodes", "tag_assignments")
-    if name == "node_reach":
-        return ("node_edges", "node_tags", "nodes", "retractions", "sessions")
+    """Delta tables that a maintained relation or view reads, through its staging relations too; sorted.
+
+    What is kept per session reads `crossing_edges` besides, which says what of other sessions belongs to one.
+    """
+    if name in WALKED:
+        return WALKED[name]
     sources = {source for part in (name, *staging_order(name)) for source in load_definition(part).inputs}
+    if load_definition(name).maintained_by == "session_seq":
+        sources.add("crossing_edges")
     return tuple(sorted(source for source in sources if not is_staging(source) and source not in MADE_BY_ENGINE))
+
+
+@cache
+def columns_read(name: str, table: str) -> frozenset[str]:
+    """Columns of an input that a view's SQL can mean: those whose name stands anywhere in it, and the keys."""
+    parts = [load_definition(part) for part in (name, *staging_order(name))]
+    words = set(re.findall(r"\w+", " ".join(part.text for part in parts)))
+    schema = view_schema(table) if table in SCHEMAS else TABLES[table]
+    found = set(schema.columns.names) & words | {*schema.key, "session_seq"} & set(schema.columns.names)
+    if any("long_artifacts" in part.inputs for part in parts):
+        found |= set(NEEDED_BY_LONG_ARTIFACTS.get(table, ()))
+    return frozenset(found)
 
 
 def used_parameters(name: str, settings: ViewSettings) -> dict[str, object]:

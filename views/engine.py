@@ -1,8 +1,8 @@
 """The embedded engine: DuckDB over pinned versions of Delta tables.
 
 Relations are bound by name to one version each, restricted to the sessions or tasks in question; files that
-cannot hold them are never opened. The macros are the only functions of our own that a view may use; an
-engine that renders them its own way gives the same rows.
+cannot hold them are never opened, and what is opened is counted. The macros are the only functions of our own
+that a view may use; an engine that renders them its own way gives the same rows.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from store.artifacts import load_artifact
 from store.delta import Tables, quiet_connection
 from store.duckdb_connection import quoted
 from store.errors import UnknownName
-from views.definition import load_definition, staging_order, table_inputs
+from views.definition import columns_read, load_definition, staging_order, table_inputs
 from views.settings import ViewSettings
 
 MACROS = (
@@ -48,6 +48,7 @@ MACROS = (
     """,
 )
 LONG_ARTIFACTS = pa.schema([("artifact_digest", pa.string()), ("artifact", pa.string())])
+SHOWN_WITH = ("nodes", "node_tags")  # context of other sessions counts by its existence, its original and its tags
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,31 @@ class Scope:
             return self == other
         return other.session_seqs <= self.session_seqs
 
-    def condition(self) -> str:
-        """The scope as a SQL condition on session_seq or task_id."""
+    def condition(self, column: str = "session_seq") -> str:
+        """The scope as a SQL condition on session_seq (or another column that holds one) or task_id."""
         if self.session_seqs is not None:
-            return f"session_seq in ({', '.join(map(str, sorted(self.session_seqs))) or 'null'})"
+            if not self.session_seqs:
+                return "false"
+            # The bounds let a reader skip row groups, which it does not do for a list.
+            bounds = f"{column} between {min(self.session_seqs)} and {max(self.session_seqs)}"
+            if max(self.session_seqs) - min(self.session_seqs) + 1 == len(self.session_seqs):
+                return bounds
+            return f"{bounds} and {column} in ({', '.join(map(str, sorted(self.session_seqs)))})"
         if self.task_ids is not None:
             return f"task_id in ({', '.join(map(quoted, sorted(self.task_ids))) or 'null'})"
         return "true"
 
 
 EVERYTHING = Scope()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a relation of the connection holds now."""
+
+    scope: Scope
+    pin: int | None
+    columns: frozenset[str]
 
 
 class Engine:
@@ -85,12 +101,13 @@ class Engine:
         self.pins = pins
         self.settings = settings
         self.connection: duckdb.DuckDBPyConnection = quiet_connection()
+        self.opened: dict[str, int] = {}  # files named to a reader since the counters began, to their bytes
         self._empty: set[str] = set()
         self._scanned: dict[str, int | None] = {}
-        self._bound: dict[str, tuple[Scope, int | None]] = {}
-        self._links: dict[int, set[int]] | None = None
+        self._bound: dict[str, Bound] = {}
         for macro in MACROS:
             self.run(macro)
+        self.run(f"set memory_limit = '{settings.memory_gib} GiB'")
         margins = settings.pair_margins
         shape = pa.schema([("domain", pa.string()), ("margin", pa.float64())])
         self.keep("pair_margins", pa.table([list(margins), list(margins.values())], schema=shape))
@@ -140,100 +157,133 @@ class Engine:
         self.run(f"create or replace temp view every_{name} as select * from replaced_{name}")
         self._scanned[f"every_{name}"] = self.pins[name]
 
-    def select_from(self, name: str, scope: Scope = EVERYTHING, *, version: int | None = None) -> str:
-        """A select over a table's rows in the scope at its pinned version, or another one."""
+    def select_from(
+        self,
+        name: str,
+        scope: Scope = EVERYTHING,
+        *,
+        version: int | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> str:
+        """A select over a table's rows in the scope at its pinned version, or another one.
+
+        Args:
+            name: The table.
+            scope: Which rows; of a table without the scope's column, all.
+            version: Delta version; None is the pinned one.
+            columns: What to select, in the declared order; None is every column.
+        """
         fields = self.tables.schema(name).columns
         pin = self.pins[name] if version is None else version
-        files = [] if pin is None else self.tables.files(name, version=pin, session_seqs=scope.session_seqs)
-        selected = ", ".join(f'"{field.name}"' for field in fields)
+        files = (
+            []
+            if pin is None
+            else self.tables.data_files(name, version=pin, session_seqs=scope.session_seqs, task_ids=scope.task_ids)
+        )
+        names = fields.names if columns is None else [column for column in fields.names if column in set(columns)]
+        selected = ", ".join(f'"{column}"' for column in names)
         if not files:
             if name not in self._empty:
                 self.keep(f"empty_{name}", fields.empty_table())
                 self._empty.add(name)
             return f"select {selected} from empty_{name}"
-        listed = ", ".join(map(quoted, files))
-        return (
-            f"select {selected} from read_parquet([{listed}], union_by_name = true) "
-            f"where {scope.condition() if set(fields.names) & {'session_seq', 'task_id'} else 'true'}"
-        )
+        self.opened.update((file.path, file.size_bytes) for file in files)
+        listed = ", ".join(quoted(file.path) for file in files)
+        scoped_by = "session_seq" if scope.session_seqs is not None else "task_id"
+        where = scope.condition() if scoped_by in fields.names else "true"
+        return f"select {selected} from read_parquet([{listed}], union_by_name = true) where {where}"
 
-    def session_links(self) -> dict[int, set[int]]:
-        """Sessions (by session_seq) that a parent or a copy of another session links, both ways; computed once."""
-        if self._links is None:
-            nodes, self._links = self.scan("nodes"), {}
-            joined = f"from {nodes} as lower inner join {nodes} as upper on lower.{{}} = upper.node_id"
-            pairs = " union ".join(
-                f"select lower.session_seq, upper.session_seq {joined.format(column)} "
-                "where lower.session_seq <> upper.session_seq"
-                for column in ("parent_id", "copy_of")
-            )
-            for first, second in self.run(pairs):
-                self._links.setdefault(first, set()).add(second)
-                self._links.setdefault(second, set()).add(first)
-        return self._links
+    def sessions_with(self, condition: str) -> set[int]:
+        """Cluster keys of the sessions for which a condition on `sessions` holds."""
+        return self.column(f"select session_seq from {self.scan('sessions')} where {condition}")
 
     # ---- binding --------------------------------------------------------------------------------
 
     def bind(self, name: str, scope: Scope) -> None:
         """Bind every input of a view, its staging relations computed, so that its SQL answers for the scope."""
         for table in table_inputs(name):
-            if not self._is_bound(table, scope):
-                self.run(f"create or replace temp view {table} as {self._rows_in_scope(table, scope)}")
-                self._bound[table] = (scope, self.pins[table])
+            columns = columns_read(name, table)
+            if not self._is_bound(table, scope, columns):
+                self.run(f"create or replace temp table {table} as {self._rows_in_scope(table, scope, columns)}")
+                self._bound[table] = Bound(scope, self.pins[table], columns)
         stages = staging_order(name)
         inputs = {source for part in (name, *stages) for source in load_definition(part).inputs}
         if "long_artifacts" in inputs and not self._is_bound("long_artifacts", scope):
-            self.keep("long_artifacts", self._long_artifacts())
-            self._bound["long_artifacts"] = (scope, None)
+            self.keep("long_artifacts", self.long_artifacts(scope))
+            self._bound["long_artifacts"] = Bound(scope, None, frozenset())
         for stage in stages:
             if not self._is_bound(stage, scope):
                 definition = load_definition(stage)
                 values = {parameter: self.settings.parameter(parameter) for parameter in definition.parameters}
                 self.run(f"create or replace temp table {stage} as {definition.text}", values)
-                self._bound[stage] = (scope, None)
+                self._bound[stage] = Bound(scope, None, frozenset())
 
-    def _is_bound(self, name: str, scope: Scope) -> bool:
+    def _is_bound(self, name: str, scope: Scope, columns: frozenset[str] = frozenset()) -> bool:
         bound = self._bound.get(name)
-        return bound is not None and bound[0].covers(scope) and bound[1] == self.pins.get(name)
+        return (
+            bound is not None
+            and bound.scope.covers(scope)
+            and bound.pin == self.pins.get(name)
+            and columns <= bound.columns
+        )
 
-    def _rows_in_scope(self, table: str, scope: Scope) -> str:
-        columns = self.tables.schema(table).columns.names
-        if scope.session_seqs is not None and "session_seq" in columns and table != "sessions":
-            rows = self.select_from(table, scope)
-            if table in ("nodes", "node_tags"):  # context of other sessions counts by its existence and tags
-                outside = f"not ({scope.condition()}) and node_id in (select item from {self._shown_nodes(scope)})"
-                rows = f"{rows} union all by name select * from {self.scan(table)} where {outside}"
+    def _rows_in_scope(self, table: str, scope: Scope, columns: frozenset[str]) -> str:
+        rows = self.select_from(table, scope, columns=columns)
+        if scope.session_seqs is None or table not in SHOWN_WITH:
             return rows
-        if scope.task_ids is not None and table == "nodes":
-            return self.select_from(table, scope)
-        return f"select * from {self.scan(table)}"
+        outside = self.outside_rows(table, scope, columns)
+        return rows if outside is None else f"{rows} union all by name {outside}"
 
-    def _shown_nodes(self, scope: Scope) -> str:
-        """A relation (`item`) of the nodes shown as context to the scope's sessions, with their originals."""
-        if self._bound.get("shown_nodes") == (scope, None):
-            return "shown_nodes"
-        found = self.column(f"select unnest(context).node_id from ({self.select_from('nodes', scope)})")
-        new = found
+    def outside_rows(self, table: str, scope: Scope, columns: Iterable[str] | None = None) -> str | None:
+        """A select over the rows of nodes that were shown to the scope's sessions from elsewhere; None: there are none.
+
+        `table` is `nodes` or `node_tags`. Originals of shown copies are among them.
+        """
+        places = self._shown_from_elsewhere(scope)
+        if not places:
+            return None
+        shown = Scope(session_seqs=frozenset(places.values()))
+        rows = self.select_from(table, shown, columns=columns)
+        return f"select * from ({rows}) where node_id in (select item from {self.keep_texts('shown_nodes', places)})"
+
+    def _shown_from_elsewhere(self, scope: Scope) -> dict[str, int]:
+        """Nodes outside the scope that its sessions were shown, with their originals: node_id to session_seq."""
+        assert scope.session_seqs is not None
+        crossing = self.scan("crossing_edges")
+        found: dict[str, int] = {}
+        new = dict(
+            self.run(
+                f"select src, src_session_seq from {crossing} where kind = 'context' and {scope.condition()} "
+                f"and src_session_seq is not null and not ({scope.condition('src_session_seq')})"
+            )
+        )
         while new:
+            found |= new
             self.keep_texts("new_nodes", new)
-            new = (
-                self.column(f"select copy_of from {self.scan('nodes')} where node_id in (select item from new_nodes)")
-                - found
-            )
-            found = found | new
-        self.keep_texts("shown_nodes", found)
-        self._bound["shown_nodes"] = (scope, None)
-        return "shown_nodes"
+            near = Scope(session_seqs=frozenset(new.values()))
+            nodes = self.select_from("nodes", near, columns=("node_id", "copy_of", "session_seq"))
+            originals = self.run(f"""
+                with placed as ({nodes}),
+                copies as (select node_id, copy_of from placed where node_id in (select item from new_nodes))
+                select copies.copy_of, placed.session_seq
+                from copies inner join placed on copies.copy_of = placed.node_id
+                union
+                select src, src_session_seq from {crossing}
+                where kind = 'copy' and src_session_seq is not null and dst in (select node_id from copies)
+            """)
+            new = {
+                node_id: session_seq
+                for node_id, session_seq in originals
+                if node_id not in found and session_seq not in scope.session_seqs
+            }
+        return found
 
-    def _long_artifacts(self) -> pa.Table:
-        """Texts kept as files, of bound nodes; a text whose file is gone is left out, so the answer is unknown."""
+    def long_artifacts(self, scope: Scope) -> pa.Table:
+        """Texts kept as files, of nodes in the scope or shown to it; one whose file is gone is left out, so unknown."""
+        columns = frozenset({"node_id", "session_seq", "artifact", "artifact_digest"})
+        nodes = self._rows_in_scope("nodes", scope, columns)
         digests = self.column(
-            "select artifact_digest from nodes where artifact is null and artifact_digest is not null"
-            + (
-                ""
-                if self.settings.pair_across_prompts
-                else " and node_id not in (select node_id from prompt_history where role = 'assistant')"
-            )
+            f"select artifact_digest from ({nodes}) where artifact is null and artifact_digest is not null"
         )
         texts = []
         for digest in sorted(digests):

@@ -20,6 +20,7 @@ FOLLOWED = {  # columns that any view asks a feed for: each feed is read once, a
         "task_id",
         "parent_id",
         "copy_of",
+        "context",
         "source_id",
         "model",
         "verifier",
@@ -29,8 +30,10 @@ FOLLOWED = {  # columns that any view asks a feed for: each feed is read once, a
     "node_edges": ("src", "dst", "kind", "session_seq"),
     "retractions": ("retraction_id", "scope_id", "kind", "reinstates"),
     "tag_assignments": ("assignment_id", "tag", "action"),
+    "crossing_edges": ("src", "dst", "kind", "session_seq", "src_session_seq"),
     "node_tags": ("node_id", "tag", "session_seq"),
     "node_reach": ("retraction_id", "node_id", "session_seq"),
+    "task_scores": ("node_id", "session_seq", "task_id"),
     "task_bars": ("task_id", "fitness_basis", "environment_digest", "bar"),
     "cohorts": ("cohort_id", "node_id", "session_seq"),
 }

@@ -5,13 +5,15 @@ from typing import Any
 
 from store.delta import LostRace, Tables
 from store.errors import VersionGone
+from views.cost import estimate_cost
+from views.crossing import CrossingChanges, crossing_changes
 from views.definition import WALKED, load_definition, table_inputs, view_digest
 from views.engine import EVERYTHING, Engine, Scope
 from views.feeds import Feeds
 from views.reach_walk import ReachChanges, reach_changes
 from views.settings import ViewSettings
 from views.tag_walk import TagChanges, tag_changes
-from views.touched import touched_sessions, touched_tasks
+from views.touched import RaisedBar, touched_sessions, touched_tasks
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,9 @@ class Plan:
     digest: str
     state: ViewState
     scope: Scope = EVERYTHING
-    moved: TagChanges | ReachChanges | None = field(default=None, repr=False)
-    has_other_columns: bool = False  # the stored rows cannot be compared with new ones
+    moved: CrossingChanges | TagChanges | ReachChanges | None = field(default=None, repr=False)
+    raised_bars: tuple[RaisedBar, ...] = ()  # rows of other sessions that fall below a bar go without computing
+    replaces_all: bool = False  # no stored row can be equal to a new one
 
 
 class Planner:
@@ -55,6 +58,7 @@ class Planner:
         self.settings = settings
         self.engine = engine
         self.feeds = Feeds(tables, pins)
+        self.must_be_incremental = False  # for measurements: take the feeds where they can be read, whatever it costs
 
     def state(self, name: str) -> ViewState:
         """The view's latest version and what its commit says."""
@@ -76,11 +80,13 @@ class Planner:
         watermarks = state.watermarks
         if state.version is not None and not self.tables.has_declared_columns(name):
             reason = "its columns changed"
-            return Plan(name, "full", reason, None, versions, digest, state, has_other_columns=True)
+            return Plan(name, "full", reason, None, versions, digest, state, replaces_all=True)
         if watermarks is None:
             return Plan(name, "full", "first build", None, versions, digest, state)
         if state.metadata.get("view_digest") != digest:
-            return Plan(name, "full", "its definition or parameters changed", None, versions, digest, state)
+            reason = "its definition or parameters changed"
+            # A row's digest holds the view's, so every row with one is another; of a walk, rows may be equal.
+            return Plan(name, "full", reason, None, versions, digest, state, replaces_all=name not in WALKED)
         replaced = self._replaced(name, watermarks, versions)
         if full:
             return Plan(name, "full", "asked for in full", None, versions, digest, state)
@@ -121,33 +127,30 @@ class Planner:
             if watermarks[table] != versions[table]
         )
         if name in WALKED:
-            moved = (
-                tag_changes(self.feeds, watermarks)
-                if name == "node_tags"
-                else reach_changes(self.feeds, watermarks, self.engine)
-            )
+            moved = self._walk_changes(name, watermarks)
             reason = f"{moved.num_keys} nodes, edges and rows moved ({moved_inputs})"
             return Plan(name, "incremental", reason, moved.num_keys, versions, digest, state, moved=moved)
+        fallen: tuple[RaisedBar, ...] = ()
         if load_definition(name).maintained_by == "task_id":
-            tasks = touched_tasks(self.engine, self.feeds, watermarks)
+            tasks = touched_tasks(self.feeds, name, watermarks)
             num_keys, scope, noun = len(tasks), Scope(task_ids=frozenset(tasks)), "tasks"
         else:
-            sessions = touched_sessions(self.engine, self.feeds, name, watermarks)
-            num_keys, scope, noun = len(sessions), Scope(session_seqs=frozenset(sessions)), "sessions"
-        cheaper = self._cheaper_in_full(scope)
-        if cheaper is not None:
-            return Plan(name, "full", f"cheaper in full: {cheaper}", None, versions, digest, state)
+            touched = touched_sessions(self.engine, self.feeds, name, watermarks)
+            num_keys, scope, noun = len(touched.session_seqs), Scope(session_seqs=touched.session_seqs), "sessions"
+            fallen = touched.raised_bars
+        cost = estimate_cost(self.engine, name, scope, self.settings.cost)
+        if cost.is_full_cheaper and not self.must_be_incremental:
+            return Plan(name, "full", f"cheaper in full: {cost}", None, versions, digest, state)
         reason = f"{num_keys} {noun} touched ({moved_inputs})"
-        return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope)
+        if fallen:
+            reason = f"{reason}; {len(fallen)} bars rose"
+        return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope, raised_bars=fallen)
 
-    def _cheaper_in_full(self, scope: Scope) -> str | None:
-        """The rule of conf/views.yaml: in full when nearly all nodes of a big table are touched anyway."""
-        nodes = self.engine.scan("nodes")
-        if self.pins["nodes"] is None:
-            return None
-        touched, total = self.engine.run(f"select count(*) filter (where {scope.condition()}), count(*) from {nodes}")[
-            0
-        ]
-        if total >= self.settings.full_from_nodes and touched > self.settings.full_share * total:
-            return f"{touched} of {total} nodes are touched"
-        return None
+    def _walk_changes(
+        self, name: str, watermarks: dict[str, int | None]
+    ) -> CrossingChanges | TagChanges | ReachChanges:
+        if name == "crossing_edges":
+            return crossing_changes(self.feeds, watermarks)
+        if name == "node_tags":
+            return tag_changes(self.feeds, watermarks)
+        return reach_changes(self.feeds, watermarks, self.engine)

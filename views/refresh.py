@@ -6,25 +6,40 @@ race plans everything again from newly pinned versions; what is committed alread
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
-from store.delta import CHANGE, Commit, Tables, plan_again_until_committed
-from store.errors import UnknownName
+from store.delta import Commit, Tables, plan_again_until_committed
+from store.errors import RefusedInFull, UnknownName
 from store.home import Home
+from views.crossing import CrossingWalk
 from views.definition import WALKED, table_inputs
-from views.engine import Engine
+from views.difference import difference, fallen_rows, old_columns
+from views.engine import Engine, Scope
 from views.planner import Plan, Planner
-from views.reach_walk import ReachChanges, ReachWalk
+from views.portions import portions, portions_of
+from views.reach_walk import ReachWalk
 from views.registry import VIEW_ORDER, declare_views, view_schema
 from views.settings import read_view_settings
-from views.tag_walk import TagChanges, TagWalk
+from views.tag_walk import TagWalk
+
+if TYPE_CHECKING:
+    from views.spark_engine import SparkEngine
 
 APPLICATION = "espalier.refresh"
+EngineName = Literal["duckdb", "spark"]
 PINNED_FIRST = ("nodes",)
 Progress = Callable[[str], None]
+
+
+class Walk(Protocol):
+    """What computes a relation over the edges: all rows, or those that changes concern with a select of the old."""
+
+    def all_rows(self) -> pa.Table: ...  # noqa: D102
+    def changed_rows(self, changes: Any, /) -> tuple[pa.Table, str]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,14 @@ def pin_versions(tables: Tables, names: Iterable[str]) -> dict[str, int | None]:
 
 
 def refresh(
-    home: Home, names: Iterable[str] | None = None, *, full: bool = False, progress: Progress | None = None
+    home: Home,
+    names: Iterable[str] | None = None,
+    *,
+    full: bool = False,
+    strict: bool = False,
+    by_feeds: bool = False,
+    engine: EngineName = "duckdb",
+    progress: Progress | None = None,
 ) -> dict[str, RefreshResult]:
     """Bring views, and all they stand on, up to the tables as they are now.
 
@@ -79,6 +101,9 @@ def refresh(
         names: Views to refresh; None is all. What they read is always refreshed first, so that a retraction
             takes effect before any view is read.
         full: Compute the named views from all rows; equal rows are still not rewritten.
+        strict: Refuse to compute a view in full that was built before, unless `full` asks for it.
+        by_feeds: Follow the feeds wherever they can be read, even if everything were cheaper; for measurements.
+        engine: Who computes and commits what is SQL; both give equal rows.
         progress: Called with one line before each view.
 
     Returns:
@@ -87,6 +112,8 @@ def refresh(
     Raises:
         UnknownName: There is no such view.
         BadSetting: conf/views.yaml cannot be used.
+        SparkNotReady: Spark was asked for, and Java or its jars are missing.
+        RefusedInFull: `strict` met a view that had to be computed in full; the views before it are refreshed.
         CommitConflict: Other refreshes kept winning.
     """
     named = None if names is None else list(names)
@@ -94,13 +121,14 @@ def refresh(
     results: dict[str, RefreshResult] = {}
 
     def attempt() -> dict[str, RefreshResult]:
-        chain = Chain(Tables(home), order)
+        chain = Chain(Tables(home), order, engine)
+        chain.planner.must_be_incremental = by_feeds
         try:
             for name in order:
                 if progress is not None:
                     progress(f"refresh {name}")
                 is_full = full and (named is None or name in named) and not _was_full(results.get(name))
-                result = chain.refresh(name, full=is_full)
+                result = chain.refresh(name, full=is_full, strict=strict)
                 if name not in results or result.mode != "none":
                     results[name] = result
         finally:
@@ -117,8 +145,10 @@ def _was_full(result: RefreshResult | None) -> bool:
 class Chain:
     """One pass over views in order of dependency, on one vector of pinned input versions."""
 
-    def __init__(self, tables: Tables, order: Iterable[str]) -> None:
+    def __init__(self, tables: Tables, order: Iterable[str], engine: EngineName = "duckdb") -> None:
         self.tables = tables
+        self.engine_name = engine
+        self._spark: SparkEngine | None = None
         declare_views(self.tables)
         self.settings = read_view_settings()
         self.pins = pin_versions(self.tables, order)
@@ -126,18 +156,27 @@ class Chain:
         self.planner = Planner(self.tables, self.pins, self.settings, self.engine)
 
     def close(self) -> None:
-        """Free the engine."""
+        """Free the engines; the process's Spark stays."""
         self.engine.close()
+        if self._spark is not None:
+            self._spark.close()
 
-    def refresh(self, name: str, *, full: bool) -> RefreshResult:
+    def refresh(self, name: str, *, full: bool = False, strict: bool = False) -> RefreshResult:
         """Refresh one view whose inputs have been refreshed already.
 
         Raises:
             LostRace: Another refresh was first.
+            RefusedInFull: `strict`, and it would be computed in full though it was built before.
         """
         started = time.perf_counter()
+        self.engine.opened = {}
         plan = self.planner.plan(name, full=full)
         version = plan.state.version
+        if strict and plan.mode == "full" and not full and plan.state.watermarks is not None:
+            raise RefusedInFull(
+                f"{name} would be computed in full: {plan.reason}; run `espalier refresh {name} --full`, or leave out "
+                "--strict."
+            )
         if plan.mode == "none":
             assert version is not None
             self.pins[name] = version
@@ -151,80 +190,102 @@ class Chain:
             inserted=commit.inserted,
             updated=commit.updated,
             deleted=commit.deleted,
-            rows=self.engine.run(f"select count(*) from {self.engine.scan(name)}")[0][0],
+            rows=self.tables.num_rows(name, version=commit.version),
             version=commit.version,
             seconds=round(time.perf_counter() - started, 3),
         )
 
     def _commit(self, plan: Plan) -> Commit:
         name, planned_at = plan.name, plan.state.version
+        is_new = planned_at is None
         if planned_at is None:
             self.tables.create(name)
             planned_at = 0
         number = int(plan.state.metadata.get("refresh", 0)) + 1
-        metadata = {
+        metadata: dict[str, Any] = {
             "watermarks": plan.input_versions,
             "view_digest": plan.digest,
             "mode": plan.mode,
             "reason": plan.reason,
             "refresh": number,
+            "engine": "duckdb" if name in WALKED else self.engine_name,
         }
-        transaction = (APPLICATION, number)
-        if plan.has_other_columns:
-            rows = self._all_rows(plan)
-            return self.tables.replace_all(
-                name, rows, planned_at=planned_at, metadata=metadata, transaction=transaction
-            )
-        changes = self._changes(plan, planned_at)
-        return self.tables.commit_rows(name, changes, planned_at=planned_at, metadata=metadata, transaction=transaction)
-
-    def _all_rows(self, plan: Plan) -> pa.Table:
-        if plan.name in WALKED:
-            return self._walked(plan)[0]
-        self.engine.compute(plan.name, plan.scope, plan.digest)
-        return self.engine.arrow("select * from computed")
-
-    def _changes(self, plan: Plan, planned_at: int) -> pa.Table:
-        """Compute the plan's rows and subtract what is there."""
-        name = plan.name
+        said: dict[str, Any] = {"metadata": metadata, "transaction": (APPLICATION, number)}
         if name in WALKED:
-            rows, condition = self._walked(plan)
-            self.engine.keep("computed", rows)
-            old = self.engine.select_from(name, version=planned_at)
-            return difference(self.engine, name, f"select * from ({old}) where {condition}")
-        self.engine.compute(name, plan.scope, plan.digest)
-        return difference(self.engine, name, self.engine.select_from(name, plan.scope, version=planned_at))
+            changes = self._walked_changes(plan, planned_at)
+        elif self.engine_name == "spark":
+            return self._by_spark(plan, planned_at, **said)
+        elif plan.mode == "incremental":
+            changes = self._changes(plan, portions_of(self.engine, plan.scope), planned_at)
+        else:
+            scopes = list(portions(self.engine, name, None if is_new or plan.replaces_all else planned_at))
+            if plan.replaces_all or (is_new and len(scopes) > 1):
+                return self.tables.replace_all(name, self._computed(plan, scopes), planned_at=planned_at, **said)
+            changes = self._changes(plan, scopes, planned_at)
+        metadata |= self._read_so_far(plan)
+        return self.tables.commit_rows(name, changes, planned_at=planned_at, **said)
 
-    def _walked(self, plan: Plan) -> tuple[pa.Table, str]:
-        if plan.name == "node_tags":
-            tags = TagWalk(self.engine)
-            return tags.changed_rows(plan.moved) if isinstance(plan.moved, TagChanges) else (tags.all_rows(), "true")
-        reach = ReachWalk(self.engine)
-        return reach.changed_rows(plan.moved) if isinstance(plan.moved, ReachChanges) else (reach.all_rows(), "true")
+    def _by_spark(
+        self, plan: Plan, planned_at: int, *, metadata: dict[str, Any], transaction: tuple[str, int]
+    ) -> Commit:
+        """Let Spark compute and commit; bars that rose are as good as touched sessions there."""
+        from views.spark_engine import SparkEngine, Work, handed_over
+
+        if self._spark is None:
+            self._spark = SparkEngine(self.tables, self.pins, self.settings)
+        raised = {seq for bar in plan.raised_bars for seq in bar.session_seqs}
+        scope = (
+            Scope(session_seqs=plan.scope.session_seqs | raised) if plan.scope.session_seqs is not None else plan.scope
+        )
+        given = handed_over(self.engine, plan.name, scope)
+        work = Work(plan.name, plan.digest, planned_at, metadata, transaction, scope, plan.replaces_all, given)
+        return self._spark.refresh(work)
+
+    def _read_so_far(self, plan: Plan) -> dict[str, int]:
+        """Files and bytes that planning and computing opened, beside the bytes of all inputs."""
+        opened = self.engine.opened
+        inputs = sum(
+            file.size_bytes
+            for table, pin in plan.input_versions.items()
+            if pin is not None
+            for file in self.tables.data_files(table, version=pin)
+        )
+        return {"files_read": len(opened), "bytes_read": sum(opened.values()), "input_bytes": inputs}
+
+    def _old_rows(self, name: str, scope: Scope, version: int) -> str:
+        return self.engine.select_from(name, scope, version=version, columns=old_columns(name))
+
+    def _computed(self, plan: Plan, scopes: Iterable[Scope]) -> Iterator[pa.Table]:
+        """All rows, portion by portion, in the view's sort order within each."""
+        order = ", ".join(view_schema(plan.name).sort)
+        for scope in scopes:
+            self.engine.compute(plan.name, scope, plan.digest)
+            yield self.engine.arrow(f"select * from computed order by {order}")
+
+    def _changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
+        """Compute the scopes' rows and subtract what is there; rows that fell below a bar go besides."""
+        parts = [fallen_rows(self.engine, plan.name, planned_at, plan.raised_bars)]
+        for scope in scopes:
+            self.engine.compute(plan.name, scope, plan.digest)
+            parts.append(difference(self.engine, plan.name, self._old_rows(plan.name, scope, planned_at)))
+        return pa.concat_tables(parts)
+
+    def _walked_changes(self, plan: Plan, planned_at: int) -> pa.Table:
+        name, moved = plan.name, plan.moved
+        walk = open_walk(self.engine, name)
+        if moved is None:
+            rows, old_rows = walk.all_rows(), self.engine.select_from(name, version=planned_at)
+        else:
+            rows, old_rows = walk.changed_rows(moved)
+        self.engine.keep("computed", rows)
+        return difference(self.engine, name, old_rows)
 
 
-def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
-    """What turns the old rows into those of `computed`: the view's columns plus `_change`; equal rows are left out."""
-    schema = view_schema(name)
-    columns = schema.columns.names
-    same_key = " and ".join(f"old.{column} is not distinct from computed.{column}" for column in schema.key)
-    compared = ["row_digest"] if "row_digest" in columns else [name for name in columns if name not in schema.key]
-    kept = list(dict.fromkeys([*schema.key, *(["session_seq"] if "session_seq" in columns else []), *compared]))
-    engine.run(f"create or replace temp table old as select {', '.join(kept)} from ({old_rows})")
-    differs = " or ".join(f"old.{column} is distinct from computed.{column}" for column in compared)
-    new_rows = ", ".join(f"computed.{column}" for column in columns)
-    moved = f"""
-        select {new_rows}, 'insert' as {CHANGE} from computed where not exists (select 1 from old where {same_key})
-        union all
-        select {new_rows}, 'update' as {CHANGE} from computed inner join old on {same_key} where {differs}
-    """
-    gone = f"""
-        select {", ".join(f"old.{column}" for column in kept)} from old
-        where not exists (select 1 from computed where {same_key})
-    """
-    shape = pa.schema([*schema.columns, pa.field(CHANGE, pa.string())])
-    removed = engine.arrow(gone)
-    absent = {field.name: pa.nulls(removed.num_rows, field.type) for field in schema.columns}
-    absent |= {column: removed[column].cast(schema.columns.field(column).type) for column in kept}
-    absent[CHANGE] = pa.array(["delete"] * removed.num_rows, pa.string())
-    return pa.concat_tables([engine.arrow(moved).cast(shape), pa.table(absent, schema=shape)])
+def open_walk(engine: Engine, name: str) -> Walk:
+    """The walk that computes a relation over the edges."""
+    walks: dict[str, Callable[[Engine], Walk]] = {
+        "crossing_edges": CrossingWalk,
+        "node_tags": TagWalk,
+        "node_reach": ReachWalk,
+    }
+    return walks[name](engine)

@@ -1,7 +1,7 @@
 """Every maintained relation and view: its columns with their meaning, and the order in which they refresh.
 
-The first four are maintained relations (what is reached, tagged, good enough, comparable); the last three
-are the training views. All are Delta tables with a change feed, and inputs of each other as listed in their
+The maintained relations come first (what leaves a session, is tagged, reached, good enough, comparable), then
+the training views. All are Delta tables with a change feed, and inputs of each other as listed in their
 definitions. `row_digest` covers every column of a row, so two rows are equal if their digests are.
 """
 
@@ -74,6 +74,22 @@ SCORE_REFS: Column = ("score_refs", TEXTS, "which bar or cohort the row was meas
 TAGS: Column = ("tags", TEXTS, "effective tags of source_node_ids, sorted")
 ROW_DIGEST: Column = ("row_digest", TEXT, "md5 over the view's digest and every column, floats by their exact inputs")
 
+CROSSING_EDGES = _relation(
+    "crossing_edges",
+    "Edges and links that leave a session: those whose source is in another one, or has not arrived.",
+    key=("src", "dst", "kind"),
+    columns=[
+        ("src", TEXT, "node whose content was used"),
+        ("dst", TEXT, "node that used it"),
+        ("kind", TEXT, "parent, context or copy"),
+        ("session_seq", COUNT, "cluster key of dst's session"),
+        ("src_session_seq", COUNT, "cluster key of src's session; NULL where src has not arrived"),
+        ("is_edge", pa.bool_(), "node_edges has it: tags and withdrawals spread along it"),
+    ],
+    statistics=("session_seq",),
+    sort=("session_seq", "dst", "src", "kind"),
+)
+
 NODE_TAGS = _relation(
     "node_tags",
     "Effective governance tags: a node's own, and those that cling to it through what it was made from.",
@@ -96,6 +112,23 @@ NODE_REACH = _relation(
     ],
     statistics=("session_seq", "node_id", "retraction_id"),
     sort=("session_seq", "node_id", "retraction_id"),
+)
+
+TASK_SCORES = _relation(
+    "task_scores",
+    "The fitness of every node that counts for its task's bar, kept task by task.",
+    key=("node_id",),
+    columns=[
+        ("node_id", TEXT, "a live, non-buggy node with a fitness that is no copy"),
+        SESSION_SEQ,
+        ("task_id", TEXT, "its task"),
+        ("fitness_basis", TEXT, "what the fitness was measured by"),
+        ("environment_digest", TEXT, "where; NULL where unknown"),
+        ("fitness", FLOAT, "the fitness"),
+        ROW_DIGEST,
+    ],
+    statistics=("session_seq", "task_id"),
+    sort=("task_id", "session_seq", "node_id"),
 )
 
 TASK_BARS = _relation(
@@ -244,12 +277,79 @@ GRPO_COHORTS = _relation(
     sort=("session_seq", "cohort_id", "node_id"),
 )
 
+VALUE_EXAMPLES = _relation(
+    "value_examples",
+    "Scored attempts with what their search knew by then, and what came of them as the label.",
+    key=("node_id",),
+    columns=[
+        ("node_id", TEXT, "the attempt: live, no copy, known to have failed or not"),
+        ("example_id", TEXT, "value_examples/node_id"),
+        ("session_id", TEXT, "the session"),
+        SESSION_SEQ,
+        ("task_id", TEXT, "the task"),
+        ("parent_id", TEXT, "its parent, an original; NULL for a root"),
+        ("step", COUNT, "its place in the session's order of evaluation: no feature knows more than this step did"),
+        ("depth", COUNT, "edges to the root of its known ancestors"),
+        ("operator", TEXT, "draft, improve, debug, … or the named edit"),
+        ("num_ancestors", COUNT, "ancestors in its session, each evaluated before the one below it"),
+        ("num_buggy_ancestors", COUNT, "of these, live ones that failed"),
+        ("ancestor_failure_classes", TEXTS, "failure classes of live ancestors, sorted, each once"),
+        ("parent_reward", FLOAT, "the parent's reward as known at step; NULL for roots and parents of other sessions"),
+        ("best_ancestor_reward", FLOAT, "highest reward of an ancestor as known at step"),
+        ("parent_visits", COUNT, "the parent's visits as known at step, this node's own evaluation included"),
+        ("parent_total_reward", FLOAT, "the parent's sum of rewards as known at step, this node's own included"),
+        ("num_siblings_before", COUNT, "live attempts from the same parent with a smaller step"),
+        ("num_buggy_siblings", COUNT, "of these, failed ones"),
+        ("num_distinct_sibling_artifacts", COUNT, "different artifacts among these"),
+        ("artifact_length", COUNT, "characters of the artifact; NULL where there is none or its file is gone"),
+        ("artifact_length_change", COUNT, "characters more than the parent's artifact, negative where fewer"),
+        ("best_so_far", FLOAT, "the session's best fitness as known at step"),
+        ("budget_left", FLOAT, "the session's budget as known at step"),
+        ("is_buggy", pa.bool_(), "the attempt failed"),
+        ("failure_class", TEXT, "why; harness.*: not by its own fault"),
+        ("fitness", FLOAT, "its fitness as it is known now; NULL where it failed"),
+        ("fitness_text", TEXT, "repr of fitness"),
+        ("reward", FLOAT, "its reward as it is known now; NULL: unscored"),
+        ("reward_text", TEXT, "repr of reward"),
+        ("fitness_basis", TEXT, "what the fitness was measured by"),
+        ("environment_digest", TEXT, "where; NULL where unknown"),
+        ("verifier", TEXT, "identity@version of the judge"),
+        ("gain", FLOAT, "label: best_descendant_fitness - fitness, negative where none was better; NULL where unknown"),
+        (
+            "best_descendant_id",
+            TEXT,
+            "label: live descendant with the best fitness now among those of equal basis, environment and verifier "
+            "(two unknown ones are equal) that did not fail; ties by node_id",
+        ),
+        ("best_descendant_fitness", FLOAT, "label: its fitness"),
+        ("best_descendant_fitness_text", TEXT, "label: its repr"),
+        ("num_descendants", COUNT, "label: live descendants in the session; 0: nothing was tried from here"),
+        SOURCE_NODE_IDS,
+        ("score_refs", TEXTS, "nodes/best_descendant_id: whose score the label holds"),
+        TAGS,
+        ROW_DIGEST,
+    ],
+    statistics=("session_seq", "node_id", "session_id", "task_id", "step", "gain"),
+    sort=("session_seq", "node_id"),
+)
+
 SCHEMAS: dict[str, TableSchema] = {
     schema.name: schema
-    for schema in (NODE_TAGS, NODE_REACH, TASK_BARS, COHORTS, SFT_TRAJECTORIES, DPO_PAIRS, GRPO_COHORTS)
+    for schema in (
+        CROSSING_EDGES,
+        NODE_TAGS,
+        NODE_REACH,
+        TASK_SCORES,
+        TASK_BARS,
+        COHORTS,
+        SFT_TRAJECTORIES,
+        DPO_PAIRS,
+        GRPO_COHORTS,
+        VALUE_EXAMPLES,
+    )
 }
 VIEW_ORDER: tuple[str, ...] = tuple(SCHEMAS)  # every relation stands after its inputs
-TRAINING_VIEWS: tuple[str, ...] = ("sft_trajectories", "dpo_pairs", "grpo_cohorts")
+TRAINING_VIEWS: tuple[str, ...] = ("sft_trajectories", "dpo_pairs", "grpo_cohorts", "value_examples")
 
 
 def view_schema(name: str) -> TableSchema:

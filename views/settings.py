@@ -6,6 +6,17 @@ from pydantic import Field
 
 from store.settings import Settings, read_settings
 
+Seconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class CostSettings(Settings):
+    """The constants of views/cost.py; only their ratios matter."""
+
+    from_nodes: Annotated[int, Field(ge=0)]
+    read: Seconds
+    key: Seconds
+    compute: dict[str, Seconds]
+
 
 class ViewSettings(Settings):
     """What the views are asked to do; reasons stand beside the values in conf/views.yaml."""
@@ -18,8 +29,9 @@ class ViewSettings(Settings):
     pair_across_prompts: bool
     cohort_kinds: list[Literal["parent", "depth", "generation"]]
     tags_that_stay: list[str]
-    full_share: Annotated[float, Field(gt=0.0, le=1.0)]
-    full_from_nodes: Annotated[int, Field(ge=0)]
+    nodes_at_once: Annotated[int, Field(ge=1)]
+    memory_gib: Annotated[float, Field(gt=0.0)]
+    cost: CostSettings
 
     def parameter(self, name: str) -> Any:
         """A parameter's value by the name it has in a view's header."""

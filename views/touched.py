@@ -5,139 +5,154 @@ crosses sessions, and on the existence and tags of nodes shown to it as context.
 too few would be a wrong view.
 """
 
+from dataclasses import dataclass, replace
+
+from store.duckdb_connection import quoted
+from views.crossing import linked_sessions
 from views.definition import table_inputs
-from views.engine import Engine
+from views.engine import Engine, Scope
 from views.feeds import Feeds, NetChange
 
 Watermarks = dict[str, int | None]
-LINKED_BY = ("session_seq", "parent_id", "copy_of")
 
 
-def touched_tasks(engine: Engine, feeds: Feeds, watermarks: Watermarks) -> set[str]:
-    """Tasks whose bars may have moved.
+@dataclass(frozen=True)
+class RaisedBar:
+    """A bar that rose, and the sessions with a node that was good enough before and is not now."""
+
+    task_id: str
+    fitness_basis: str | None
+    environment_digest: str | None
+    bar: float
+    session_seqs: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Sessions whose rows are computed again, and bars whose rise only takes rows of other sessions away."""
+
+    session_seqs: frozenset[int]
+    raised_bars: tuple[RaisedBar, ...]
+
+
+def touched_tasks(feeds: Feeds, name: str, watermarks: Watermarks) -> set[str]:
+    """Tasks of which a row of an input moved.
 
     Raises:
         VersionGone: A feed cannot be read from its watermark.
     """
-    tasks = feeds.values("tasks", watermarks["tasks"], "task_id")
-    tasks |= feeds.values("nodes", watermarks["nodes"], "task_id")
-    reached = feeds.values("node_reach", watermarks["node_reach"], "node_id")
-    if reached:
-        asked = engine.keep_texts("asked_nodes", reached)
-        tasks |= engine.column(
-            f"select task_id from {engine.scan('nodes')} where node_id in (select item from {asked})"
-        )
+    tasks: set[str] = set()
+    for table in table_inputs(name):
+        tasks |= feeds.values(table, watermarks[table], "task_id")
     return tasks
 
 
-def touched_sessions(engine: Engine, feeds: Feeds, name: str, watermarks: Watermarks) -> set[int]:
+def touched_sessions(engine: Engine, feeds: Feeds, name: str, watermarks: Watermarks) -> Touched:
     """Sessions (by session_seq) whose rows of a view may have changed.
 
     Raises:
         VersionGone: A feed cannot be read from its watermark.
     """
     sessions: set[int] = set()
+    shown: dict[str, int] = {}
+    raised: list[RaisedBar] = []
     inputs = table_inputs(name)
     for table in inputs:
         since = watermarks[table]
         if table == "nodes":
-            moved = feeds.net(table, since, LINKED_BY)
-            sessions |= feeds.values(table, since, "session_seq") | _neighbours(engine, moved)
-            if "node_tags" in inputs:
-                sessions |= _shown_to(engine, _appeared_or_gone(moved))
+            sessions |= feeds.values(table, since, "session_seq")
+            shown |= _appeared_or_gone(feeds.net(table, since, ("session_seq", "copy_of")))
+        elif table == "crossing_edges":
+            sessions |= _both_ends(feeds.net(table, since, ("session_seq", "src_session_seq")))
         elif table == "tasks":
             sessions |= _sessions_of_tasks(engine, feeds.values(table, since, "task_id"))
         elif table == "task_bars":
-            sessions |= _between_bars(engine, feeds.net(table, since, ["bar"]))
+            lowered, raised = _moved_bars(engine, feeds.net(table, since, ["bar"]))
+            sessions |= lowered
         else:
             sessions |= feeds.values(table, since, "session_seq")
             if table == "node_tags":
-                sessions |= _shown_to(engine, feeds.values(table, since, "node_id"))
-    return _linked(engine, sessions) if sessions else sessions
+                for change in feeds.net(table, since, ["session_seq"]):
+                    shown |= {row["node_id"]: row["session_seq"] for row in (change.before, change.after) if row}
+    if shown and {"nodes", "node_tags"} & set(inputs):
+        sessions |= _shown_to(engine, shown)
+    computed = linked_sessions(engine, sessions)
+    left = [replace(bar, session_seqs=bar.session_seqs - computed) for bar in raised]
+    return Touched(frozenset(computed), tuple(bar for bar in left if bar.session_seqs))
 
 
-def _neighbours(engine: Engine, moved: list[NetChange]) -> set[int]:
-    """Sessions of nodes that moved nodes name, or that name them, as parent or original."""
+def _appeared_or_gone(moved: list[NetChange]) -> dict[str, int]:
+    """Nodes that exist now and did not, or the other way round, or are a copy of something else; with their session."""
+    return {row["node_id"]: row["session_seq"] for change in moved for row in (change.before, change.after) if row}
+
+
+def _both_ends(moved: list[NetChange]) -> set[int]:
+    """Sessions of the users of a link that came, went or found its source, and of a parent's or original's too."""
     images = [row for change in moved for row in (change.before, change.after) if row]
-    if not images:
+    ends = {row["session_seq"] for row in images}
+    return ends | {row["src_session_seq"] for row in images if row["kind"] != "context"} - {None}
+
+
+def _shown_to(engine: Engine, nodes: dict[str, int]) -> set[int]:
+    """Sessions to which any of these nodes (with its session), or a copy of one, was shown from elsewhere."""
+    crossing = engine.scan("crossing_edges")
+    if not engine.run(f"select count(*) from {crossing}")[0][0]:
         return set()
-    named = {row[column] for row in images for column in ("parent_id", "copy_of")} - {None}
-    engine.keep_texts("named_nodes", named)
-    engine.keep_texts("moved_nodes", {row["node_id"] for row in images})
-    return engine.column(f"""
-        select distinct session_seq from {engine.scan("nodes")}
-        where node_id in (select item from named_nodes)
-            or parent_id in (select item from moved_nodes)
-            or copy_of in (select item from moved_nodes)
-    """)
-
-
-def _appeared_or_gone(moved: list[NetChange]) -> set[str]:
-    """Nodes that exist now and did not, or the other way round, or are a copy of something else than before."""
-    return {
-        (change.after or change.before or {})["node_id"]
-        for change in moved
-        if change.before is None or change.after is None or change.before["copy_of"] != change.after["copy_of"]
-    }
-
-
-def _shown_to(engine: Engine, node_ids: set[str]) -> set[int]:
-    """Sessions to which any of these nodes, or a copy of one, was shown as context."""
-    if not node_ids:
-        return set()
-    nodes = engine.scan("nodes")
-    found = new = node_ids
+    found: dict[str, int] = {}
+    new = nodes
     while new:
+        found = {**found, **new}
         engine.keep_texts("new_nodes", new)
-        new = engine.column(f"select node_id from {nodes} where copy_of in (select item from new_nodes)") - found
-        found = found | new
+        near = Scope(session_seqs=frozenset(new.values()))
+        own = engine.select_from("nodes", near, columns=("node_id", "copy_of", "session_seq"))
+        copies = engine.run(f"""
+            select node_id, session_seq from ({own}) where copy_of in (select item from new_nodes)
+            union
+            select dst, session_seq from {crossing} where kind = 'copy' and src in (select item from new_nodes)
+        """)
+        new = {node_id: session_seq for node_id, session_seq in copies if node_id not in found}
     engine.keep_texts("shown_now", found)
-    return engine.column(f"""
-        select distinct session_seq from (select session_seq, unnest(context).node_id as shown_id from {nodes})
-        where shown_id in (select item from shown_now)
-    """)
+    return engine.column(
+        f"select distinct session_seq from {crossing} where kind = 'context' and src in (select item from shown_now)"
+    )
 
 
 def _sessions_of_tasks(engine: Engine, task_ids: set[str]) -> set[int]:
+    """Sessions of these tasks; a node's task is its session's."""
     if not task_ids:
         return set()
-    engine.keep_texts("asked_tasks", task_ids)
-    nodes = engine.scan("nodes")
-    return engine.column(f"select distinct session_seq from {nodes} where task_id in (select item from asked_tasks)")
+    return engine.sessions_with(f"task_id in ({', '.join(map(quoted, sorted(task_ids)))})")
 
 
-def _between_bars(engine: Engine, moved: list[NetChange]) -> set[int]:
-    """Sessions with a node whose fitness lies between a bar's old and new value: no other leaf can tell them apart."""
+def _moved_bars(engine: Engine, moved: list[NetChange]) -> tuple[set[int], list[RaisedBar]]:
+    """What bars that moved mean to leaves between their old and new value; no other leaf can tell them apart.
+
+    Returns:
+        Sessions that a lower, new or lost bar may give rows, or take them; and the bars that rose.
+    """
     sessions: set[int] = set()
+    raised: list[RaisedBar] = []
     for change in moved:
         row = change.after or change.before or {}
+        if row["task_id"] is None:
+            continue  # no leaf is measured against the bar of no task
         bars = [image["bar"] for image in (change.before, change.after) if image]
-        inside = f"and fitness between {min(bars)!r} and {max(bars)!r}" if len(bars) == 2 else ""
-        sessions |= {
+        inside = f"and fitness >= {min(bars)!r} and fitness < {max(bars)!r}" if len(bars) == 2 else ""
+        scores = engine.select_from("task_scores", Scope(task_ids=frozenset({row["task_id"]})))
+        found = {
             seq
             for (seq,) in engine.run(
                 f"""
-                select distinct session_seq from {engine.scan("nodes")}
-                where task_id = $task and fitness_basis is not distinct from $basis
+                select distinct session_seq from ({scores})
+                where fitness_basis is not distinct from $basis
                     and environment_digest is not distinct from $environment {inside}
                 """,
-                {
-                    "task": row["task_id"],
-                    "basis": row["fitness_basis"],
-                    "environment": row["environment_digest"],
-                },
+                {"basis": row["fitness_basis"], "environment": row["environment_digest"]},
             )
         }
-    return sessions
-
-
-def _linked(engine: Engine, sessions: set[int]) -> set[int]:
-    """The sessions, and all that are linked to them by parents and copies across sessions, in both directions."""
-    found, pending = set(sessions), list(sessions)
-    links = engine.session_links()
-    while pending:
-        for session in links.get(pending.pop(), ()):
-            if session not in found:
-                found.add(session)
-                pending.append(session)
-    return found
+        if len(bars) == 2 and bars[1] > bars[0]:
+            place = row["task_id"], row["fitness_basis"], row["environment_digest"]
+            raised.append(RaisedBar(*place, bars[1], frozenset(found)))
+        else:
+            sessions |= found
+    return sessions, raised

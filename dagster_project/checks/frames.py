@@ -68,6 +68,16 @@ def cohort_facts(home: "Home") -> "pd.DataFrame":
     return _frame(cohorts.values(), ["cohort_id", "num_members", "rows", "advantage_sum", "advantage_unscaled_sum"])
 
 
+def value_facts(home: "Home") -> "pd.DataFrame":
+    """One row per value example: its step, and the step of the descendant whose fitness is its label."""
+    tables = _tables(home)
+    steps = _column_by_id(tables, "nodes", "node_id", "step")
+    rows = tables.read("value_examples", columns=["example_id", "node_id", "step", "best_descendant_id"]).to_pylist()
+    for row in rows:
+        row["label_step"] = steps.get(row["best_descendant_id"])
+    return _frame(rows, ["example_id", "node_id", "step", "label_step"])
+
+
 def source_facts(view: str) -> "Callable[[Home], pd.DataFrame]":
     """One row per example and node whose content it holds: `stands`, `unknown` (no such node) or `withdrawn`."""
 
@@ -104,6 +114,7 @@ def member_facts(view: str, columns: tuple[str, ...]) -> "Callable[[Home], pd.Da
             for row in tables.read(view, columns=["example_id", *columns]).to_pylist()
             for column in columns
             for node_id in (row[column] if isinstance(row[column], list) else [row[column]])
+            if node_id is not None
         ]
         return _frame(rows, ["example_id", "node_id", "standing"])
 

@@ -8,6 +8,7 @@ from dagster_project.checks.frames import (
     node_facts,
     pair_facts,
     source_facts,
+    value_facts,
 )
 
 # TRL divides by (sample deviation + 1e-4) in float64 here, so a sum is off by rounding alone.
@@ -84,6 +85,21 @@ COHORT_RULES = (
     ),
 )
 
+VALUE_RULES = (
+    Rule(
+        "examples_are_unique",
+        "No two rows are about the same node.",
+        "ExpectColumnValuesToBeUnique",
+        {"column": "node_id"},
+    ),
+    Rule(
+        "labels_come_later",
+        "The descendant whose fitness is the label was evaluated after the node itself.",
+        "ExpectColumnPairValuesAToBeGreaterThanB",
+        {"column_A": "label_step", "column_B": "step", **WHERE_BOTH_ARE_KNOWN},
+    ),
+)
+
 SOURCES_STAND = Rule(
     "sources_exist_and_are_not_withdrawn",
     "Every node whose content an example holds is in the nodes table, and no withdrawal reaches it.",
@@ -113,4 +129,8 @@ checks = [
     ),
     checks_on("dpo_pairs", [Facts(pair_facts, PAIR_RULES), *_standing("dpo_pairs", "chosen_id", "rejected_id")]),
     checks_on("grpo_cohorts", [Facts(cohort_facts, COHORT_RULES), *_standing("grpo_cohorts", "node_id")]),
+    checks_on(
+        "value_examples",
+        [Facts(value_facts, VALUE_RULES), *_standing("value_examples", "node_id", "best_descendant_id")],
+    ),
 ]

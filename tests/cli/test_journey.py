@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from store.home import Home
+from views.registry import TRAINING_VIEWS
 
 Espalier = Callable[..., Any]
 
@@ -59,10 +60,11 @@ def test_refresh_builds_the_views_and_then_has_nothing_to_do(espalier: Espalier,
     espalier("ingest", log)
     assert espalier("explain", "dpo_pairs", "--json").json["mode"] == "full"
     built = espalier("refresh", "--json").json["views"]
-    assert {name: built[name]["rows"] for name in ("sft_trajectories", "dpo_pairs", "grpo_cohorts")} == {
+    assert {name: built[name]["rows"] for name in TRAINING_VIEWS} == {
         "sft_trajectories": 1,
         "dpo_pairs": 1,
         "grpo_cohorts": 2,
+        "value_examples": 3,
     }
     again = espalier("refresh", "--json").json["views"]
     assert {view["mode"] for view in again.values()} == {"none"}
@@ -111,6 +113,21 @@ def test_an_exported_dataset_is_what_the_view_holds(espalier: Espalier, log: Pat
     assert too_little.error_line.startswith("WrongUse: ")
 
 
+def test_value_examples_are_explained_exported_and_queried_like_any_view(
+    espalier: Espalier, log: Path, tmp_path: Path
+) -> None:
+    espalier("ingest", log)
+    assert espalier("explain", "value_examples", "--json").json["reason"] == "first build"
+    only = espalier("refresh", "value_examples", "--json").json["views"]
+    assert only["value_examples"]["rows"] == 3 and "dpo_pairs" not in only
+    answer = espalier("export", "value_examples", tmp_path / "values", "--json").json
+    assert (answer["rows"], answer["form"], answer["left_out"]) == (3, "values", {})
+    rows = espalier("query", "select step, gain from value_examples order by step", "--json").json["rows"]
+    assert rows[0]["gain"] is not None and [row["gain"] for row in rows[1:]] == [None, None]
+    refused = espalier("train", "sft", tmp_path / "values")
+    assert refused.error_line.startswith("WrongUse: ") and "holds values of value_examples" in refused.error_line
+
+
 def test_a_retracted_node_leaves_the_views_and_returns_when_reinstated(
     home: Home, espalier: Espalier, log: Path, tmp_path: Path
 ) -> None:
@@ -121,7 +138,12 @@ def test_a_retracted_node_leaves_the_views_and_returns_when_reinstated(
     retraction = espalier("retract", "node", good, "--kind", "invalidate", "--reason", "wrong score", "--json").json
     assert retraction["node_ids"] == [good]
     assert retraction["reached"]["datasets"] == [dataset]
-    assert retraction["reached"]["views"] == {"sft_trajectories": 1, "dpo_pairs": 1, "grpo_cohorts": 1}
+    assert retraction["reached"]["views"] == {
+        "sft_trajectories": 1,
+        "dpo_pairs": 1,
+        "grpo_cohorts": 1,
+        "value_examples": 1,
+    }
     assert espalier("refresh", "--json").json["views"]["dpo_pairs"]["rows"] == 0
     back = espalier("reinstate", retraction["retraction_id"], "--json").json
     assert back["reinstates"] == retraction["retraction_id"]

@@ -8,7 +8,8 @@ from dagster_project.definitions import defs
 from dagster_project.resources import HomeResource
 from dagster_project.search import automated_searches_in_a_row
 
-LOOP = ("sft_trajectories", "dpo_pairs", "grpo_cohorts", "sft_dataset", "dpo_dataset", "grpo_dataset", "sft_model")
+VIEWS = ("sft_trajectories", "dpo_pairs", "grpo_cohorts", "value_examples")
+LOOP = (*VIEWS, "sft_dataset", "dpo_dataset", "grpo_dataset", "value_dataset", "sft_model")
 
 
 @pytest.fixture
@@ -50,16 +51,16 @@ def built_loop(instance):
     for asset in LOOP:
         built(instance, asset, "1")
     built(instance, "model_search", "1", started_by="person")
-    checked(instance, "sft_trajectories", "dpo_pairs", "grpo_cohorts")
+    checked(instance, *VIEWS)
     names, cursor = requested(instance)
     assert names == set()
     return cursor
 
 
 def test_a_refresh_that_changed_nothing_requests_nothing(instance, built_loop):
-    for view in ("sft_trajectories", "dpo_pairs", "grpo_cohorts"):
+    for view in VIEWS:
         built(instance, view, "1")
-    checked(instance, "sft_trajectories", "dpo_pairs", "grpo_cohorts")
+    checked(instance, *VIEWS)
     assert requested(instance, built_loop)[0] == set()
 
 

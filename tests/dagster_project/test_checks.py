@@ -15,6 +15,7 @@ from dagster_project.checks.frames import (
     node_facts,
     pair_facts,
     source_facts,
+    value_facts,
 )
 from dagster_project.checks.rules import (
     COHORT_RULES,
@@ -23,6 +24,7 @@ from dagster_project.checks.rules import (
     NOTHING_FROM_THE_FUTURE,
     PAIR_RULES,
     SOURCES_STAND,
+    VALUE_RULES,
 )
 from store.delta import Tables
 from views.registry import declare_views
@@ -68,13 +70,19 @@ NODES = Facts(node_facts, NODE_RULES)
 CHOICES = Facts(choice_facts, (NOTHING_FROM_THE_FUTURE,))
 PAIRS = Facts(pair_facts, PAIR_RULES)
 COHORTS = Facts(cohort_facts, COHORT_RULES)
+VALUES = Facts(value_facts, VALUE_RULES)
 
 
 def test_every_check_passes_where_nothing_was_built_yet(rows):
-    views = ("sft_trajectories", "node_ids"), ("dpo_pairs", "chosen_id"), ("grpo_cohorts", "node_id")
+    views = (
+        ("sft_trajectories", "node_ids"),
+        ("dpo_pairs", "chosen_id"),
+        ("grpo_cohorts", "node_id"),
+        ("value_examples", "best_descendant_id"),
+    )
     sources = [Facts(source_facts(view), (SOURCES_STAND,)) for view, _ in views]
     members = [Facts(member_facts(view, (column,)), (MEMBERS_ARE_LIVE,)) for view, column in views]
-    assert rows.broken(NODES, CHOICES, PAIRS, COHORTS, *sources, *members) == set()
+    assert rows.broken(NODES, CHOICES, PAIRS, COHORTS, VALUES, *sources, *members) == set()
 
 
 def test_sound_nodes_pass(rows):
@@ -155,6 +163,30 @@ def cohort(*advantages, num_members=None):
 def test_a_cohort_is_complete_and_its_advantages_cancel_out(rows, members, broken):
     rows.put("grpo_cohorts", *members)
     assert rows.broken(COHORTS) == broken
+
+
+@pytest.mark.parametrize(
+    ("best", "broken"),
+    [("b", set()), (None, set()), ("a", {"labels_come_later"})],
+)
+def test_the_label_of_a_value_example_comes_from_a_later_node(rows, best, broken):
+    rows.nodes("a", "b")
+    rows.put("value_examples", {"node_id": "a", "example_id": "x", "step": 0, "best_descendant_id": best})
+    assert rows.broken(VALUES) == broken
+
+
+def test_a_node_may_not_be_two_value_examples(rows):
+    rows.put("value_examples", {"node_id": "a", "example_id": "x"}, {"node_id": "a", "example_id": "x"})
+    assert rows.broken(VALUES) == {"examples_are_unique"}
+
+
+@pytest.mark.parametrize(("best", "broken"), [(None, set()), ("b", {MEMBERS_ARE_LIVE.name})])
+def test_a_retracted_label_fails_the_check_and_an_unknown_one_does_not(rows, best, broken):
+    rows.nodes("a", "b")
+    rows.put("value_examples", {"node_id": "a", "example_id": "x", "best_descendant_id": best})
+    rows.put("node_reach", {"retraction_id": "r", "node_id": "b", "kind": "invalidate"})
+    members = member_facts("value_examples", ("node_id", "best_descendant_id"))
+    assert rows.broken(Facts(members, (MEMBERS_ARE_LIVE,))) == broken
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from dagster_project.definitions import defs
 
-LOOP_ORDER = ("logs", "tables", "views", "datasets", "models", "search")
+LOOP_ORDER = ("logs", "tables", "views", "datasets", "models", "search", "maintenance")
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +26,22 @@ def test_the_groups_are_those_of_the_loop(graph):
         groups.setdefault(graph.get(key).group_name, set()).add(key.to_user_string())
     assert set(groups) == set(LOOP_ORDER)
     assert groups["logs"] == {"search_ledger", "agent_logs"}
-    assert groups["datasets"] == {"sft_dataset", "dpo_dataset", "grpo_dataset"}
+    assert groups["datasets"] == {"sft_dataset", "dpo_dataset", "grpo_dataset", "value_dataset"}
     assert groups["models"] == {"sft_model"}
     assert groups["search"] == {"rule_search", "model_search"}
+    assert groups["maintenance"] == {"compaction"}
     assert {"tasks", "sessions", "nodes", "prompt_history", "change_log", "node_edges"} <= groups["tables"]
     assert groups["views"] == {
+        "crossing_edges",
         "node_reach",
         "node_tags",
+        "task_scores",
         "task_bars",
         "cohorts",
         "sft_trajectories",
         "dpo_pairs",
         "grpo_cohorts",
+        "value_examples",
     }
 
 
@@ -71,6 +75,7 @@ def test_every_check_blocks_but_the_one_on_the_order_of_foreign_logs(graph):
         "sft_trajectories",
         "dpo_pairs",
         "grpo_cohorts",
+        "value_examples",
     }
     assert {key.name for key in graph.asset_check_keys if not graph.get(key).blocking} == {"parents_come_first"}
 

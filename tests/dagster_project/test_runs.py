@@ -16,7 +16,7 @@ from store.home import open_home
 from store.ledger import open_ledger
 from views.registry import declare_views
 
-DATASETS = ("sft_dataset", "dpo_dataset", "grpo_dataset")
+DATASETS = ("sft_dataset", "dpo_dataset", "grpo_dataset", "value_dataset")
 
 
 def grow(home, session_id, fitnesses):
@@ -79,7 +79,14 @@ def instance(home):
 def test_the_ledger_becomes_tables_views_and_snapshots(built_once):
     first_run = built_once[1]
     rows = {name: metadata_of(first_run, name)["dagster/row_count"] for name in ("nodes", "dpo_pairs", *DATASETS)}
-    assert rows == {"nodes": 3, "dpo_pairs": 1, "sft_dataset": 1, "dpo_dataset": 1, "grpo_dataset": 2}
+    assert rows == {
+        "nodes": 3,
+        "dpo_pairs": 1,
+        "sft_dataset": 1,
+        "dpo_dataset": 1,
+        "grpo_dataset": 2,
+        "value_dataset": 3,
+    }
     assert all(check.passed for check in first_run.get_asset_check_evaluations())
     columns = metadata_of(first_run, "nodes")["dagster/column_schema"].columns
     meanings = {column.name: column.description for column in columns}
@@ -125,7 +132,7 @@ def test_a_failed_check_on_a_view_stops_its_snapshot_and_no_other(home, instance
     spoil(home, "dpo_pairs", rejected_fitness=2.0)
     result = run_to_its_end("snapshots", home, instance)
     assert not result.success
-    assert built(result) & set(DATASETS) == {"sft_dataset", "grpo_dataset"}
+    assert built(result) & set(DATASETS) == {"sft_dataset", "grpo_dataset", "value_dataset"}
     assert reason(result) == (
         "check dpo_pairs.chosen_is_better failed (1 of 1 rows); nothing that stands on it was built."
     )

@@ -72,6 +72,27 @@ def test_a_withdrawn_node_is_in_no_later_snapshot_and_flags_the_older_one(
         export_view(world.home, view, world.home.path.parent / "old", turns=turns, version=version, now=NOON)
 
 
+def test_a_value_example_whose_label_came_from_a_retracted_node_gets_another_and_flags_the_older_snapshot(
+    world: World,
+) -> None:
+    before = export(world, "value_examples", None, "before")
+    world.retract("node", "t1.n3", kind="invalidate")
+    world.save()
+    refresh(world.home)
+    after = export(world, "value_examples", None, "after")
+    gains = {
+        name: dict(zip(rows["node_id"].to_pylist(), rows["gain"].to_pylist(), strict=True))
+        for name, rows in (
+            ("before", open_snapshot(before.dir).table("train")),
+            ("after", open_snapshot(after.dir).table("train")),
+        )
+    }
+    assert (gains["before"]["t1.root"], gains["after"]["t1.root"]) == (3.0, 2.0)
+    assert gains["before"].keys() - gains["after"].keys() == {"t1.n3"}
+    with pytest.raises(FlaggedByRetraction, match="2 of 10 examples rest on nodes retracted since"):
+        demand_not_flagged(world.home, open_snapshot(before.dir))
+
+
 def test_an_invalidated_parent_flags_old_snapshots_only(world: World) -> None:
     world.node("t1.child", "t1.s", parent="t1.n1", fitness=5.0, asked="go on from warps 2", answered="block 64").save()
     refresh(world.home)

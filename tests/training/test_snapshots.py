@@ -16,7 +16,8 @@ from training import snapshots
 from training.snapshot_folder import demand_not_flagged, open_snapshot
 from training.snapshots import export_view
 from training.splits import DatasetSettings, split_of, splits_of
-from training_world import NOW, TrainingWorld, edit_prompt, member_row, pair_row, path_row, step
+from training_world import NOW, TrainingWorld, edit_prompt, member_row, pair_row, path_row, step, value_row
+from views.registry import view_schema
 
 PROMPT = edit_prompt("softmax", {"block": "1024", "warps": "4"})
 
@@ -75,6 +76,27 @@ def test_pairs_and_cohorts_have_the_columns_of_their_trainers(world: TrainingWor
     assert {"prompt", "chosen", "rejected", "gap"} <= set(pairs.column_names)
     assert not [name for name in pairs.column_names if name.startswith("ref_")]
     assert (cohorts["reward"], cohorts["advantage"], cohorts["cohort_id"]) == ([0.0, 1.0], [0.5, -0.5], ["c", "c"])
+
+
+def test_value_examples_keep_their_own_columns_and_say_which_of_them_are_labels(world: TrainingWorld) -> None:
+    rows = [value_row("a", gain=0.25, best="b"), value_row("b"), value_row("c", gain=math.inf, best="b")]
+    world.write("value_examples", rows)
+    snapshot = export_view(world.home, "value_examples", world.folder / "v", now=NOW)
+    assert (snapshot.form, snapshot.rows, snapshot.left_out) == ("values", 2, {"not_finite": 1})
+    loaded = load(snapshot.dir)
+    assert (loaded["gain"], loaded["best_descendant_id"], loaded["step"]) == ([0.25, None], ["b", None], [1, 1])
+    assert loaded["ancestor_failure_classes"] == [["syntax"], ["syntax"]]
+    not_shown = {
+        "session_seq",
+        "score_refs",
+        "row_digest",
+        "fitness_text",
+        "reward_text",
+        "best_descendant_fitness_text",
+    }
+    assert set(loaded.column_names) == set(view_schema("value_examples").columns.names) - not_shown
+    card = (snapshot.dir / "README.md").read_text()
+    assert "none of them may be an input" in card and "trl" not in card
 
 
 def test_tool_calls_keep_the_arguments_that_each_one_has(world: TrainingWorld) -> None:
@@ -348,7 +370,7 @@ def test_a_shard_that_was_changed_by_hand_is_noticed(world: TrainingWorld) -> No
 
 
 def test_wrong_names_are_answered_with_the_right_ones(world: TrainingWorld) -> None:
-    with pytest.raises(WrongUse, match="there are sft_trajectories, dpo_pairs, grpo_cohorts"):
+    with pytest.raises(WrongUse, match="there are sft_trajectories, dpo_pairs, grpo_cohorts, value_examples"):
         export_view(world.home, "nodes", world.folder / "d", now=NOW)
     with pytest.raises(WrongUse, match="there are step and path"):
         export_view(world.home, "sft_trajectories", world.folder / "d", turns="all", now=NOW)

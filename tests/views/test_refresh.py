@@ -80,6 +80,7 @@ def test_a_first_refresh_builds_every_view_in_full_and_a_second_commits_nothing(
         "sft_trajectories": 1,
         "dpo_pairs": 1,
         "grpo_cohorts": 2,
+        "value_examples": 4,
     }
     assert_right(world)
     before = versions(world)
@@ -95,7 +96,8 @@ def test_every_commit_says_what_it_stands_for(world: World) -> None:
     assert (result.mode, result.inserted, result.updated, result.deleted) == ("incremental", 2, 0, 0)
     said = world.tables.metadata("dpo_pairs")
     assert said["watermarks"] == {
-        name: world.tables.version(name) for name in ("node_reach", "node_tags", "nodes", "prompt_history", "tasks")
+        name: world.tables.version(name)
+        for name in ("crossing_edges", "node_reach", "node_tags", "nodes", "prompt_history", "tasks")
     }
     assert (said["mode"], said["refresh"], said["data_version"]) == ("incremental", 2, result.version)
     assert said["reason"].startswith("1 sessions touched (")
@@ -107,7 +109,9 @@ def test_inputs_that_moved_without_moving_a_row_leave_an_empty_commit(world: Wor
     before = {name: world.tables.data_version(name) for name in VIEW_ORDER}
     world.node("root", "s", visits=7).save()  # backpropagation: no row of any view depends on it
     results = refresh(world.home)
-    assert [(result.inserted, result.updated, result.deleted) for result in results.values()] == [(0, 0, 0)] * 7
+    assert [(result.inserted, result.updated, result.deleted) for result in results.values()] == [(0, 0, 0)] * len(
+        VIEW_ORDER
+    )
     assert {name: world.tables.data_version(name) for name in VIEW_ORDER} == before
     assert world.tables.metadata("dpo_pairs")["watermarks"]["nodes"] == world.tables.version("nodes")
     feed = world.tables.changes("dpo_pairs", start=2)
@@ -189,16 +193,16 @@ def test_a_replaced_input_is_answered_in_full(world: World) -> None:
 def test_in_full_by_wish_leaves_equal_rows_alone(world: World) -> None:
     refresh(world.home)
     results = refresh(world.home, ["dpo_pairs"], full=True)
-    assert list(results) == ["node_tags", "node_reach", "dpo_pairs"]
+    assert list(results) == ["crossing_edges", "node_tags", "node_reach", "dpo_pairs"]
     assert (results["dpo_pairs"].mode, results["dpo_pairs"].reason) == ("full", "asked for in full")
     assert (results["dpo_pairs"].inserted, results["dpo_pairs"].updated, results["dpo_pairs"].deleted) == (0, 0, 0)
     assert results["node_tags"].mode == "none"
 
 
 def test_views_refresh_after_what_they_stand_on() -> None:
-    assert with_inputs(["grpo_cohorts"]) == ["node_tags", "node_reach", "cohorts", "grpo_cohorts"]
+    assert with_inputs(["grpo_cohorts"]) == ["crossing_edges", "node_tags", "node_reach", "cohorts", "grpo_cohorts"]
     assert with_inputs(None) == list(VIEW_ORDER)
-    with pytest.raises(UnknownName, match="no view 'pairs' to refresh; there are node_tags"):
+    with pytest.raises(UnknownName, match="no view 'pairs' to refresh; there are crossing_edges"):
         with_inputs(["pairs"])
 
 
@@ -249,7 +253,11 @@ def test_explain_says_what_refresh_then_does(world: World) -> None:
     world.node("d", "s", parent="root", fitness=3.0, asked="faster", answered="block 128").save()
     before = versions(world)
     plan = explain(world.home, "dpo_pairs")
-    assert (plan.mode, plan.changed_keys, plan.refreshed_first) == ("incremental", 1, ("node_tags", "node_reach"))
+    assert (plan.mode, plan.changed_keys, plan.refreshed_first) == (
+        "incremental",
+        1,
+        ("crossing_edges", "node_tags", "node_reach"),
+    )
     assert plan.input_versions["nodes"] == world.tables.version("nodes")
     assert versions(world) == before
     assert refresh(world.home)["dpo_pairs"].mode == "incremental"
@@ -258,14 +266,15 @@ def test_explain_says_what_refresh_then_does(world: World) -> None:
 def test_nearly_everything_touched_in_a_big_table_is_cheaper_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = read_view_settings().model_copy(update={"full_from_nodes": 4})
+    settings = read_view_settings()
+    settings = settings.model_copy(update={"cost": settings.cost.model_copy(update={"from_nodes": 4})})
     monkeypatch.setattr("views.refresh.read_view_settings", lambda: settings)
     home = open_home(tmp_path / "home")
     world = grown(World(home, tables=MemoryTables(home, tmp_path))).save()
     pass_over(world)
     world.node("b", "s", fitness=0.25).save()
     result = pass_over(world)["dpo_pairs"]
-    assert (result.mode, result.reason) == ("full", "cheaper in full: 4 of 4 nodes are touched")
+    assert (result.mode, result.reason[:52]) == ("full", "cheaper in full: about 4 of 4 nodes touched, 0.00 s ")
 
 
 def test_long_artifacts_answer_where_no_turn_did(tmp_path: Path) -> None:

@@ -1,24 +1,25 @@
 """Spark and DuckDB maintain the same tables: equal rows, equal digests, and neither rewrites what the other wrote."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from spark_chain import SparkChain, spark_pass
 from store.commits import LostRace
+from store.delta import Commit
 from store.home import Home, open_home
 from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_oracle, pass_over
 from view_histories import new_world, operate
 from views.definition import WALKED, view_digest
 from views.engine import EVERYTHING, Scope
-from views.planner import Plan
-from views.refresh import RefreshResult
+from views.refresh import APPLICATION, Chain, RefreshResult
 from views.registry import VIEW_ORDER, declare_views, view_schema
 from views.settings import read_view_settings
-from views.spark_engine import Work, handed_over
+from views.spark_engine import SparkEngine, Work, handed_over
 from world import World
 
 if TYPE_CHECKING:
@@ -53,6 +54,15 @@ def changed(world: World) -> World:
     world.retract("node", "y")
     world.task("u", domain="program", baseline_fitness=0.5, baseline_basis="reported")
     return world.tag("node", "x", "secret").save()
+
+
+def spark_pass(world: World, *, full: bool = False) -> dict[str, RefreshResult]:
+    """One pass as `refresh --engine spark` does it."""
+    chain = Chain(world.tables, VIEW_ORDER, "spark")
+    try:
+        return {name: chain.refresh(name, full=full) for name in VIEW_ORDER}
+    finally:
+        chain.close()
 
 
 def counts(results: dict[str, RefreshResult], name: str) -> dict[str, int]:
@@ -119,44 +129,50 @@ def log(world: World, name: str, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def plan_of(chain: SparkChain, name: str, **changes: Any) -> Work:
-    plan: Plan = chain.planner.plan(name, full=True)
-    work = chain.work(plan)
-    return Work(**{**{field: getattr(work, field) for field in Work.__dataclass_fields__}, **changes})
-
-
-def test_inputs_moved_and_rows_equal_is_an_empty_commit(world: World) -> None:
+@pytest.fixture
+def chain(world: World) -> Iterator[Chain]:
+    """A chain over the world, built by DuckDB already."""
     pass_over(world)
-    chain = SparkChain(world)
-    work = plan_of(chain, "cohorts")
-    commit = chain.spark.refresh(work)
+    chain = Chain(world.tables, VIEW_ORDER, "spark")
+    yield chain
     chain.close()
-    assert (commit.version, commit.inserted, commit.updated, commit.deleted) == (work.planned_at + 1, 0, 0, 0)
-    assert world.tables.changes("cohorts", start=commit.version).num_rows == 0
-    assert world.tables.data_version("cohorts") == work.planned_at
-    assert not [action for action in log(world, "cohorts", commit.version) if "remove" in action]
 
 
-def test_other_columns_replace_every_row_in_one_commit(world: World) -> None:
-    pass_over(world)
+def commit(chain: Chain, name: str, **changes: Any) -> Commit:
+    """Let Spark compute a view from all rows and commit, as a refresh does, but for what `changes` says."""
+    state = chain.planner.state(name)
+    assert state.version is not None
+    number = int(state.metadata["refresh"]) + 1
+    given = handed_over(chain.engine, name, EVERYTHING)
+    digest = view_digest(name, chain.settings)
+    work = Work(name, digest, state.version, {"refresh": number}, (APPLICATION, number), handed_over=given)
+    with SparkEngine(chain.tables, chain.pins, chain.settings) as engine:
+        return engine.refresh(replace(work, **changes))
+
+
+def test_inputs_moved_and_rows_equal_is_an_empty_commit(world: World, chain: Chain) -> None:
+    before = world.tables.version("cohorts")
+    made = commit(chain, "cohorts")
+    assert (made.version, made.inserted, made.updated, made.deleted) == ((before or 0) + 1, 0, 0, 0)
+    assert world.tables.changes("cohorts", start=made.version).num_rows == 0
+    assert world.tables.data_version("cohorts") == before
+    assert not [action for action in log(world, "cohorts", made.version) if "remove" in action]
+
+
+def test_other_columns_replace_every_row_in_one_commit(world: World, chain: Chain) -> None:
     rows = world.tables.read("cohorts")
-    chain = SparkChain(world)
-    commit = chain.spark.refresh(plan_of(chain, "cohorts", replaces_all=True))
-    chain.close()
-    assert (commit.inserted, commit.deleted) == (rows.num_rows, rows.num_rows)
+    made = commit(chain, "cohorts", replaces_all=True)
+    assert (made.inserted, made.deleted) == (rows.num_rows, rows.num_rows)
     assert world.tables.has_declared_columns("cohorts")
     assert_right(world)
 
 
-def test_who_planned_against_another_version_or_repeats_a_transaction_has_lost(world: World) -> None:
-    pass_over(world)
-    chain = SparkChain(world)
-    work = plan_of(chain, "cohorts")
-    for lost in ({"planned_at": work.planned_at - 1}, {"transaction": (work.transaction[0], 1)}):
+def test_who_planned_against_another_version_or_repeats_a_transaction_has_lost(world: World, chain: Chain) -> None:
+    version = world.tables.version("cohorts") or 0
+    for lost in ({"planned_at": version - 1}, {"transaction": (APPLICATION, 1)}):
         with pytest.raises(LostRace):
-            chain.spark.refresh(plan_of(chain, "cohorts", **lost))
-    chain.close()
-    assert world.tables.version("cohorts") == work.planned_at
+            commit(chain, "cohorts", **lost)
+    assert world.tables.version("cohorts") == version
 
 
 @pytest.mark.slow
@@ -172,7 +188,8 @@ def test_random_worlds_have_equal_rows_and_digests_on_both_engines(
     operate(world, data.draw, times=50)
     world.save()
     pass_over(world)
-    chain = SparkChain(world)
+    chain = Chain(world.tables, VIEW_ORDER, "spark")
+    engine = SparkEngine(chain.tables, chain.pins, chain.settings)
     try:
         for name in SQL_RELATIONS:
             some = Scope(task_ids=frozenset({"t1"})) if name == "task_bars" else Scope(session_seqs=frozenset({1, 3}))
@@ -182,8 +199,9 @@ def test_random_worlds_have_equal_rows_and_digests_on_both_engines(
                 key = ", ".join((*view_schema(name).key, "row_digest"))
                 expected = chain.engine.run(f"select {key} from computed")
                 work = Work(name, digest, 0, {}, ("", 0), scope, False, handed_over(chain.engine, name, scope))
-                rows = chain.spark.compute(work).selectExpr(key.split(", ")).collect()
+                rows = engine.compute(work).selectExpr(key.split(", ")).collect()
                 found = [tuple(row) for row in rows]
                 assert sorted(found, key=repr) == sorted(expected, key=repr), (name, scope)
     finally:
+        engine.close()
         chain.close()

@@ -1,5 +1,9 @@
 """View SQL is one select per file, over an allow-list of functions, with every column written out."""
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 import sqlglot
 from sqlglot import exp
@@ -11,6 +15,7 @@ from views.engine import MACROS
 from views.registry import SCHEMAS, VIEW_ORDER
 
 FILES = sorted(path.stem for path in SQL_FOLDER.glob("*.sql"))
+ADDING_A_VIEW = Path(__file__).resolve().parents[2] / "docs" / "views" / "adding_a_view.md"
 OWN_MACROS = {macro.split()[2].split("(")[0] for macro in MACROS}
 
 # Functions whose meaning was checked on both engines, NULLs and empty lists included. `list_slice` is used with a
@@ -28,7 +33,8 @@ FUNCTIONS = {
     "concat_ws",
     "count",
     "json_extract_string",
-    "len",
+    "array_length",
+    "length",
     "list_concat",
     "list_contains",
     "list_filter",
@@ -50,11 +56,10 @@ SAME_FUNCTION = {  # what sqlglot calls them once parsed
     "array_concat": "list_concat",
     "array_contains": "list_contains",
     "array_filter": "list_filter",
-    "array_size": "len",
+    "array_size": "array_length",
     "case": "coalesce",
     "filter": "list_filter",
     "json_extract_scalar": "json_extract_string",
-    "length": "len",
     "logical_or": "bool_or",
     "regexp_like": "regexp_matches",
     "struct": "struct_pack",
@@ -135,3 +140,20 @@ def test_views_stand_after_their_inputs() -> None:
     for place, name in enumerate(VIEW_ORDER):
         assert {source for source in table_inputs(name) if source in VIEW_ORDER} <= set(VIEW_ORDER[:place])
     assert staging_order("cohorts") == ("node_facts", "originals", "attempts")
+
+
+def test_the_view_that_the_page_adds_would_pass_the_lint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ADDING_A_VIEW.read_text(encoding="utf-8")
+    (text,), (schema,) = (re.findall(rf"^```{kind}\n(.*?)^```$", page, re.M | re.S) for kind in ("sql", "python"))
+    (tmp_path / "failed_attempts.sql").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("views.definition.SQL_FOLDER", tmp_path)
+    definition = load_definition("failed_attempts")
+    select = sqlglot.parse_one(definition.text, read="duckdb")
+    known: dict[str, Any] = {}
+    exec("from views.registry import *\nfrom views.registry import _relation\n" + schema, known)
+    declared = known["FAILED_ATTEMPTS"]
+    assert forbidden_functions(select) == set()
+    assert select.named_selects == declared.columns.names
+    assert (definition.kind, definition.grain) == ("view", declared.key)
+    own = {cte.alias for cte in select.find_all(exp.CTE)}
+    assert {table.name for table in select.find_all(exp.Table)} - own == set(definition.inputs)

@@ -12,43 +12,111 @@ with visited_nodes as (
     where attempts.node_id in (select trajectory_nodes.node_id from trajectory_nodes)
 ),
 
-known_values as (
+asked_fields as (
     select
         visited_nodes.node_id,
-        change_log.field,
-        case when change_log.node_id is null then 'session' else 'parent' end as holder,
-        json_extract_string(change_log.new_value, '$') as known_value,
-        row_number() over (
-            partition by visited_nodes.node_id, change_log.node_id, change_log.field
-            order by change_log.step desc, change_log.recorded_step desc, change_log.n desc
-        ) as age
+        visited_nodes.session_id,
+        visited_nodes.parent_id as holder_id,
+        asked.field,
+        'parent' as holder,
+        visited_nodes.selected_step
     from visited_nodes
-    inner join change_log
-        on visited_nodes.session_id = change_log.session_id
-        and (
-            change_log.node_id = visited_nodes.parent_id
-            or (change_log.node_id is null and change_log.field in ('best_so_far', 'budget_left'))
-        )
-        and change_log.step <= visited_nodes.selected_step
-        and change_log.recorded_step <= visited_nodes.selected_step
-),
-
-known_grandparent_visits as (
+    cross join unnest(['visits', 'total_reward', 'island']) as asked (field)
+    where visited_nodes.parent_id is not null
+    union all
     select
         visited_nodes.node_id,
-        json_extract_string(change_log.new_value, '$') as known_value,
-        row_number() over (
-            partition by visited_nodes.node_id
-            order by change_log.step desc, change_log.recorded_step desc, change_log.n desc
-        ) as age
+        visited_nodes.session_id,
+        cast(null as varchar) as holder_id,
+        asked.field,
+        'session' as holder,
+        visited_nodes.selected_step
+    from visited_nodes
+    cross join unnest(['best_so_far', 'budget_left']) as asked (field)
+    union all
+    select
+        visited_nodes.node_id,
+        visited_nodes.session_id,
+        parents.parent_id as holder_id,
+        'visits' as field,
+        'grandparent' as holder,
+        visited_nodes.selected_step
     from visited_nodes
     inner join attempts as parents on visited_nodes.parent_id = parents.node_id
-    inner join change_log
-        on visited_nodes.session_id = change_log.session_id
-        and parents.parent_id = change_log.node_id
-        and change_log.field = 'visits'
-        and change_log.step <= visited_nodes.selected_step
-        and change_log.recorded_step <= visited_nodes.selected_step
+    where parents.parent_id is not null
+),
+
+-- A row with the highest place among those known by S is value(S, S); it is known once both its clocks have come.
+assignments as (
+    select
+        session_id,
+        node_id as holder_id,
+        field,
+        json_extract_string(new_value, '$') as known_value,
+        case when step > recorded_step then step else recorded_step end as known_from,
+        row_number() over (
+            partition by session_id, node_id, field
+            order by step, recorded_step, n
+        ) as place
+    from change_log
+    where (node_id is not null and field in ('visits', 'total_reward', 'island'))
+        or (node_id is null and field in ('best_so_far', 'budget_left'))
+),
+
+-- Assignments and questions on one line of time, so that the cost is a sort and not every pair of the two.
+moments as (
+    select
+        session_id,
+        holder_id,
+        field,
+        known_from as known_at,
+        0 as is_question,
+        place,
+        cast(null as varchar) as node_id,
+        cast(null as varchar) as holder
+    from assignments
+    union all
+    select
+        session_id,
+        holder_id,
+        field,
+        selected_step as known_at,
+        1 as is_question,
+        cast(null as bigint) as place,
+        node_id,
+        holder
+    from asked_fields
+    where selected_step is not null
+),
+
+answers as (
+    select
+        node_id,
+        holder,
+        session_id,
+        holder_id,
+        field,
+        is_question,
+        max(place) over (
+            partition by session_id, holder_id, field
+            order by known_at, is_question
+        ) as known_place
+    from moments
+),
+
+known_values as (
+    select
+        answers.node_id,
+        answers.holder,
+        answers.field,
+        assignments.known_value
+    from answers
+    inner join assignments
+        on answers.session_id = assignments.session_id
+        and answers.holder_id is not distinct from assignments.holder_id
+        and answers.field = assignments.field
+        and answers.known_place = assignments.place
+    where answers.is_question = 1
 ),
 
 known_texts as (
@@ -58,9 +126,9 @@ known_texts as (
         max(case when holder = 'parent' and field = 'total_reward' then known_value end) as total_reward_text,
         max(case when holder = 'parent' and field = 'island' then known_value end) as island,
         max(case when holder = 'session' and field = 'best_so_far' then known_value end) as best_so_far_text,
-        max(case when holder = 'session' and field = 'budget_left' then known_value end) as budget_left_text
+        max(case when holder = 'session' and field = 'budget_left' then known_value end) as budget_left_text,
+        max(case when holder = 'grandparent' then known_value end) as grandparent_visits_text
     from known_values
-    where age = 1
     group by node_id
 ),
 
@@ -75,12 +143,9 @@ states_as_of_then as (
         try_cast(known_texts.total_reward_text as double) as total_reward,
         try_cast(known_texts.best_so_far_text as double) as best_so_far,
         try_cast(known_texts.budget_left_text as double) as budget_left,
-        try_cast(known_grandparent_visits.known_value as bigint) as grandparent_visits
+        try_cast(known_texts.grandparent_visits_text as bigint) as grandparent_visits
     from visited_nodes
     left join known_texts on visited_nodes.node_id = known_texts.node_id
-    left join known_grandparent_visits
-        on visited_nodes.node_id = known_grandparent_visits.node_id
-        and known_grandparent_visits.age = 1
     left join sessions on visited_nodes.session_id = sessions.session_id
 )
 

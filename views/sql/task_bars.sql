@@ -2,7 +2,7 @@
 -- kind: relation
 -- grain: task_id, fitness_basis, environment_digest
 -- maintained by: task_id
--- inputs: node_facts, tasks
+-- inputs: task_scores, tasks
 -- parameters: view_digest
 with counted_nodes as (
     select
@@ -15,8 +15,7 @@ with counted_nodes as (
             order by fitness desc, node_id
         ) as place,
         count(*) over (partition by task_id, fitness_basis, environment_digest) as num_nodes
-    from node_facts
-    where is_live and not is_buggy and not is_copy and fitness is not null
+    from task_scores
 ),
 
 top_quarters as (

@@ -1,0 +1,168 @@
+"""Rows as Parquet files of the physical design, and which files a change of rows touches.
+
+delta-rs' own merge writes what it touched as files that mix all touched sessions, so that after a few scattered
+corrections every lookup opens every file. Here the rows of a touched file that stay keep their place, in a file of
+their own; new rows are cut between sessions.
+"""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+
+from store.data_files import FileWriter
+from store.duckdb_connection import short_connection
+from store.known_logs import DataFile
+from store.schema import TableSchema
+from store.storage_settings import FileSettings
+
+AXIS = "session_seq"
+REWRITERS = 2  # files rewritten at once: encoding is most of the time, and lets go of the interpreter
+COMPRESSION = 0.25  # of a table without files to learn it from
+
+
+@dataclass(frozen=True)
+class Split:
+    """What takes the place of touched files: files of the rows that stay; and the rows that go."""
+
+    touched: list[DataFile]
+    staying: list[AddAction]
+    gone: pa.Table
+
+
+class RowFiles:
+    """Writes rows into the folder of a table; they are no part of it until they are committed."""
+
+    def __init__(
+        self, table: DeltaTable, folder: Path, schema: TableSchema, files: Sequence[DataFile], settings: FileSettings
+    ) -> None:
+        self.schema = schema
+        self.files = files
+        self.writer = FileWriter.of(table, folder, settings.rows_per_group)
+        self.is_clustered = schema.sort[0] == AXIS
+        num_bytes, num_rows = sum(file.size_bytes for file in files), sum(file.num_rows for file in files)
+        self.target_bytes = settings.target_bytes(is_clustered=AXIS in schema.columns.names, table_bytes=num_bytes)
+        self.bytes_per_row = num_bytes / num_rows if num_rows else None
+
+    def write(self, rows: pa.Table) -> list[AddAction]:
+        """Write new rows, sorted, as files that each hold neighbouring sessions; returns what a commit adds."""
+        ordered = rows.select(self.schema.columns.names).sort_by([(name, "ascending") for name in self.schema.sort])
+        return [
+            dataclasses.replace(action, data_change=True)
+            for group in self._neighbouring(ordered.cast(self.writer.columns))
+            for action in self._cut(group)
+        ]
+
+    def split(self, gone: pa.Table) -> Split:
+        """Write the files that hold rows with the keys of `gone` anew, without those rows.
+
+        Args:
+            gone: Key columns, and session_seq where the table has one, of rows that go.
+
+        Raises:
+            AssertionError: A key is in no file: what is to be changed was planned against other rows.
+        """
+        near = self.files
+        if AXIS in gone.column_names:
+            seqs = sorted(set(gone[AXIS].to_pylist()) - {None})
+            near = [file for file in self.files if AXIS not in file.bounds or _holds_any(seqs, *file.bounds[AXIS])]
+        touched = self._touched(near, gone)
+        if sum(touched.values()) < gone.num_rows:  # a row that changes its session lies where it was
+            touched = self._touched(self.files, gone)
+        found = sum(touched.values())
+        assert found == gone.num_rows, f"{self.schema.name}: {gone.num_rows} rows should go, {found} are there"
+        by_path = {file.path: file for file in self.files}
+        staying: list[AddAction] = []
+        going: list[pa.Table] = []
+
+        def rewrite(path: str) -> tuple[list[AddAction], pa.Table]:
+            stays, goes = self._parted(path, gone)
+            return [self._encoded(stays)] if stays.num_rows else [], goes
+
+        with ThreadPoolExecutor(REWRITERS) as pool:
+            for written, goes in pool.map(rewrite, sorted(touched)):
+                staying += written
+                going.append(goes)
+        return Split([by_path[path] for path in sorted(touched)], staying, pa.concat_tables(going))
+
+    def _touched(self, files: Iterable[DataFile], gone: pa.Table) -> dict[str, int]:
+        """Paths of files that hold a key of `gone`, to how many; only key columns are read."""
+        paths = [file.path for file in files]
+        if not paths:
+            return {}
+        with short_connection() as connection:
+            connection.register("gone", gone)
+            found = connection.sql(
+                f"select filename, count(*) from read_parquet($paths, filename = true, union_by_name = true) as stored "
+                f"where exists (select 1 from gone where {self._same_key()}) group by filename",
+                params={"paths": paths},
+            ).fetchall()
+        return dict(found)
+
+    def _parted(self, path: str, gone: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Rows of a file that stay, and those that go, each in the file's order."""
+        with short_connection() as connection:
+            connection.register("gone", gone)
+            places = connection.sql(
+                "select file_row_number from read_parquet($path, file_row_number = true) as stored "
+                f"where exists (select 1 from gone where {self._same_key()})",
+                params={"path": path},
+            ).fetchall()
+        rows = pq.read_table(path, columns=self.writer.columns.names, partitioning=None).cast(self.writer.columns)
+        goes = np.zeros(rows.num_rows, dtype=bool)
+        goes[[place for (place,) in places]] = True
+        return rows.filter(pa.array(~goes)), rows.filter(pa.array(goes))
+
+    def _same_key(self) -> str:
+        return " and ".join(f'stored."{column}" is not distinct from gone."{column}"' for column in self.schema.key)
+
+    def _encoded(self, rows: pa.Table) -> AddAction:
+        return self.writer.write(rows, self.writer.encode(rows))
+
+    def _neighbouring(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """The rows in groups that no stored file lies between: so a file of them spans no foreign session."""
+        if not self.is_clustered or not self.files or rows.num_rows < 2 or rows[AXIS].null_count:
+            yield from [rows] if rows.num_rows else []
+            return
+        starts = np.sort([file.bounds[AXIS][0] for file in self.files if AXIS in file.bounds])
+        place = np.searchsorted(starts, rows[AXIS].to_numpy(zero_copy_only=False), side="right")
+        cuts = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), rows.num_rows]
+        for first, last in itertools.pairwise(cuts):
+            yield rows.slice(first, last - first)
+
+    def _cut(self, rows: pa.Table) -> Iterator[AddAction]:
+        """Write rows as files of about the target size, cut between sessions where the table is clustered by them."""
+        guess = self.bytes_per_row or max(rows.nbytes * COMPRESSION / rows.num_rows, 1e-3)
+        pieces = max(1, round(rows.num_rows * guess / self.target_bytes))
+        ends = [round(rows.num_rows * piece / pieces) for piece in range(1, pieces + 1)]
+        if self.is_clustered and pieces > 1 and not rows[AXIS].null_count:
+            seqs = rows[AXIS].to_numpy(zero_copy_only=False)
+            borders = np.append(np.flatnonzero(np.diff(seqs)) + 1, rows.num_rows)
+            ends = sorted({int(borders[min(np.searchsorted(borders, end), len(borders) - 1)]) for end in ends})
+        first = 0
+        written = 0
+        for end in ends:
+            action = self._encoded(rows.slice(first, end - first))
+            written += action.size
+            yield action
+            first = end
+        self.bytes_per_row = max(written / rows.num_rows, 1e-3)
+
+
+def num_records(action: AddAction) -> int:
+    """Rows of a file that was just written."""
+    return int(json.loads(action.stats)["numRecords"])
+
+
+def _holds_any(ordered: list[int], first: int, last: int) -> bool:
+    place = int(np.searchsorted(ordered, first))
+    return place < len(ordered) and ordered[place] <= last

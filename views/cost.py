@@ -1,0 +1,75 @@
+"""What a refresh would cost, one way and the other, from the Delta log's statistics alone.
+
+    incremental = read * MiB of the files that hold touched keys + compute * touched nodes / 1000 + key * touched keys
+    full        = read * MiB of all files                        + compute * all nodes / 1000
+
+Feeds are read before the choice and the changed rows written after it, both alike either way, so neither counts. The
+constants are seconds on the machine of `make bench-planner`, which prints them; only their ratios matter.
+"""
+
+from dataclasses import dataclass
+
+from views.definition import table_inputs
+from views.engine import EVERYTHING, Engine, Scope
+from views.settings import CostSettings
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that a refresh should take either way, and what they were figured from."""
+
+    incremental: float
+    full: float
+    touched_nodes: int
+    all_nodes: int
+    from_nodes: int
+
+    @property
+    def is_full_cheaper(self) -> bool:
+        """Whether everything should be computed again."""
+        return self.all_nodes >= self.from_nodes and self.full < self.incremental
+
+    def __str__(self) -> str:
+        return (
+            f"about {self.touched_nodes} of {self.all_nodes} nodes touched, "
+            f"{self.incremental:.2f} s against {self.full:.2f} s in full"
+        )
+
+
+def estimate_cost(engine: Engine, name: str, scope: Scope, settings: CostSettings) -> Cost:
+    """Estimate both ways of a refresh whose touched keys are known."""
+    compute = settings.compute[name]
+    everything, touched = _mebibytes(engine, name, EVERYTHING), _mebibytes(engine, name, scope)
+    keys, num_keys = (scope.session_seqs, "sessions") if scope.session_seqs is not None else (scope.task_ids, "tasks")
+    num_touched = len(keys or ())
+    all_keys = max(_rows(engine, num_keys), num_touched)
+    all_nodes = _rows(engine, "nodes")
+    share = num_touched / all_keys if all_keys else 0.0
+    touched_nodes = round(share * all_nodes)
+    return Cost(
+        incremental=settings.read * touched + compute * touched_nodes / 1000 + settings.key * num_touched,
+        full=settings.read * everything + compute * all_nodes / 1000,
+        touched_nodes=touched_nodes,
+        all_nodes=all_nodes,
+        from_nodes=settings.from_nodes,
+    )
+
+
+def _rows(engine: Engine, table: str) -> int:
+    pin = engine.pins[table] if table in engine.pins else engine.tables.version(table)
+    return 0 if pin is None else engine.tables.num_rows(table, version=pin)
+
+
+def _mebibytes(engine: Engine, name: str, scope: Scope) -> float:
+    """Size of the input files, and of the view's own, that can hold rows of the scope."""
+    size = 0
+    for table in (name, *table_inputs(name)):
+        pin = engine.pins[table]
+        if pin is not None:
+            files = engine.tables.data_files(
+                table, version=pin, session_seqs=scope.session_seqs, task_ids=scope.task_ids
+            )
+            size += sum(file.size_bytes for file in files)
+    return size / MIB
