@@ -74,7 +74,7 @@ class SparkEngine:
         # Temporary views and commit settings of its own, on the one Spark that the process has.
         self.session: SparkSession = spark_session(self.spark_settings).newSession()
         self._views: set[str] = set()
-        self._bound: dict[str, tuple[Scope, int | None]] = {}
+        self._bound: dict[str, tuple[Scope, tuple[int | None, ...]]] = {}
 
     def __enter__(self) -> "SparkEngine":
         return self
@@ -113,21 +113,22 @@ class SparkEngine:
         """Make every input of a view known, its staging relations computed once, for the work's scope."""
         name, scope = work.name, work.scope
         for table in table_inputs(name):
-            if self._bound.get(table) != (scope, self.pins[table]):
+            if self._bound.get(table) != (scope, (self.pins[table],)):
                 rows = self._rows_in_scope(table, work)
                 # Several relations read a table; a scope's rows are few, and reading them again means its log again.
                 few = scope.session_seqs is not None and "session_seq" in rows.columns
                 rows = rows.localCheckpoint(eager=False) if few else rows
                 self._name(table, rows)
-                self._bound[table] = (scope, self.pins[table])
+                self._bound[table] = (scope, (self.pins[table],))
         stages = staging_order(name)
         for made in MADE_BY_ENGINE:
             if any(made in load_definition(part).inputs for part in (name, *stages)):
                 self._name(made, self.session.createDataFrame(_plain(work.handed_over[made])))
         for stage in stages:
-            if self._bound.get(stage) != (scope, None):
+            pins = tuple(self.pins[table] for table in table_inputs(stage))
+            if self._bound.get(stage) != (scope, pins):
                 self._name(stage, computed_once(self.session, stage, self._parameters(stage, "")))
-                self._bound[stage] = (scope, None)
+                self._bound[stage] = (scope, pins)
 
     def _rows_in_scope(self, table: str, work: Work) -> "DataFrame":
         columns, scope = self.tables.schema(table).columns.names, work.scope
