@@ -43,6 +43,10 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+SMALL_TABLES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
 _opening = threading.Lock()
 _log: list[IO[bytes]] = []
 
@@ -98,6 +102,8 @@ def session_conf(settings: SparkSettings, jars: str = "") -> dict[str, str]:
     }
     if settings.master.startswith("local"):
         own |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if settings.small_tables:
+        own |= SMALL_TABLES
     chosen = {key: _text(value) for key, value in settings.conf.items()}
     return {key: value for key, value in (own | chosen | MEANING).items() if value}
 
