@@ -38,7 +38,7 @@ from store.home import Home
 SHARES = np.geomspace(0.00001, 0.8, 12).tolist()
 NEAR_CASES, NEAR_TIMES = 8, 3.0
 LARGEST_SHARE = 0.98
-WAYS = ("incremental", "full")
+WAYS: dict[str, dict[str, bool]] = {"incremental": {"by_feeds": True}, "full": {"full": True}}
 Case = dict[str, Any]
 
 
@@ -61,8 +61,8 @@ def _measure(home: Home, share: float, repeats: int) -> Case:
     trial_path = home.path.with_name("trial")
     taken: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for repeat in range(repeats):
-        for way in WAYS if repeat % 2 == 0 else reversed(WAYS):
-            views = measured_refresh(copy_home(changed, trial_path), "duckdb", {"force": way})["views"]
+        for way in list(WAYS)[:: 1 if repeat % 2 == 0 else -1]:
+            views = measured_refresh(copy_home(changed, trial_path), "duckdb", dict(WAYS[way]))["views"]
             taken[way].append({name: view["seconds"] for name, view in views.items()})
     chosen = measured_refresh(copy_home(changed, trial_path), "duckdb", {})["views"]
     seed = json.loads((home.path / "world.json").read_text())

@@ -4,8 +4,8 @@
 
 Each line on stdin is a JSON object, the arguments of a refresh; each answer is one on stdout: the seconds of the whole
 refresh and of every view, processor seconds of this process (which a busy machine hardly changes), rows written, files
-and bytes read as the commits say, and the most memory that this process and its children held meanwhile. Imports are
-done before the first line is read.
+and bytes read as the commits say, the bytes of all tables that the refreshed views stand on (each counted once), and
+the most memory that this process and its children held meanwhile. Imports are done before the first line is read.
 """
 
 import argparse
@@ -67,11 +67,24 @@ def measured_refresh(home: Home, engine: str, arguments: dict[str, Any]) -> dict
     peak = peak_bytes()
     tables = Tables(home)
     declare_views(tables)
-    views = {}
+    views, inputs = {}, dict[str, int]()
     for name, result in results.items():
         said = tables.metadata(name) if result.mode != "none" else {}
         views[name] = {**vars(result), **{key: said.get(key) for key in READ_KEYS}}
-    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak, "views": views}
+        inputs |= said.get("watermarks") or {}
+    input_bytes = sum(
+        file.size_bytes
+        for table, version in inputs.items()
+        if version is not None
+        for file in tables.data_files(table, version=version)
+    )
+    return {
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        "peak_bytes": peak,
+        "input_bytes": input_bytes,
+        "views": views,
+    }
 
 
 def forget_peak() -> None:
