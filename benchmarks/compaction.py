@@ -20,7 +20,7 @@ from store.compaction import compact_table
 from store.delta import CHANGE, Tables
 from store.home import open_home
 from store.layout import read_layout
-from store.schema import NODES
+from store.schema import NODES, TABLES
 from store.storage_settings import read_storage_settings
 
 SETTINGS = read_storage_settings()
@@ -57,7 +57,7 @@ def milliseconds(function: Callable[[], object]) -> float:
 
 def say(what: str, tables: Tables, seconds: float | None) -> None:
     """One line about the table as it lies now."""
-    layout = read_layout(tables.open("nodes"), SETTINGS.files)
+    layout = read_layout(tables.open("nodes"), TABLES["nodes"].sort, SETTINGS.files)
     lookup = milliseconds(lambda: tables.read("nodes", session_seqs=[len(layout.files) // 2]))
     opened = milliseconds(lambda: tables.open("nodes"))
     took = "" if seconds is None else f"{seconds:.2f} s"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from cli.program import Answer, Call, Progress, command
+from cli.program import Answer, Call, Engine, EngineOption, Progress, command
 from store.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -36,13 +36,14 @@ def refresh(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse to compute a view in full that was built before.")
     ] = False,
+    engine: EngineOption = Engine.DUCKDB,
 ) -> Answer:
     """Bring views up to date with the tables, from the change feeds where that is possible."""
     from views.refresh import refresh as refresh_views
 
     home = call.existing_home()
     with call.progress("refresh") as progress:
-        results = refresh_views(home, views or None, full=full, strict=strict, progress=progress)
+        results = refresh_views(home, views or None, full=full, strict=strict, engine=engine.value, progress=progress)
     content = {"views": {name: {key: getattr(result, key) for key in RESULT} for name, result in results.items()}}
     return Answer(content, lambda console: _draw_results(console, content["views"]))
 

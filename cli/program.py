@@ -9,6 +9,7 @@ the shared options, so that people may type them before or after the command's n
 """
 
 import contextlib
+import enum
 import functools
 import inspect
 import os
@@ -36,6 +37,16 @@ HomeOption = Annotated[
     typer.Option("--home", metavar="DIR", help="Folder of all data [ESPALIER_HOME, else ./data].", show_default=False),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")]
+
+
+class Engine(enum.Enum):
+    """Who computes."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+EngineOption = Annotated[Engine, typer.Option("--engine", help="Who computes; Spark is set up by conf/spark.yaml.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli.program import Answer, Call, command
+from cli.program import Answer, Call, Engine, EngineOption, command
 from store.errors import WrongUse
 
 SHOWN_ROWS = 50
@@ -66,12 +66,13 @@ def query(
         typer.Option("--as-of-version", metavar="TABLE=V", help="Read a table at a version; repeatable."),
     ] = None,
     principal: Annotated[str, typer.Option("--principal", help="Who asks, in conf/governance.yaml.")] = "local",
+    engine: EngineOption = Engine.DUCKDB,
 ) -> Answer:
     """Run one read-only SELECT over tables and views, now or at earlier versions."""
     from lineage.query import run_query
 
     versions = dict(_pin(text) for text in as_of_version or ())
-    result = run_query(call.existing_home(), sql, as_of_versions=versions, principal=principal)
+    result = run_query(call.existing_home(), sql, as_of_versions=versions, principal=principal, engine=engine.value)
     rows = result.to_pylist() if _names_are_unique(result.column_names) else _renamed(result)
     return Answer({"rows": rows}, lambda console: _draw_rows(console, result.column_names, rows))
 

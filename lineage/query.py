@@ -16,6 +16,7 @@ from store.delta import Tables, quiet_connection
 from store.duckdb_connection import quoted
 from store.errors import UnknownName, VersionGone, WrongUse
 from store.home import Home
+from views.refresh import EngineName
 
 NODE_TAGS = "node_tags"
 
@@ -30,7 +31,12 @@ def registered_tables(home: Home) -> Tables:
 
 
 def run_query(
-    home: Home, sql: str, *, as_of_versions: Mapping[str, int] | None = None, principal: str = "local"
+    home: Home,
+    sql: str,
+    *,
+    as_of_versions: Mapping[str, int] | None = None,
+    principal: str = "local",
+    engine: EngineName = "duckdb",
 ) -> pa.Table:
     """Run one SELECT and return its rows.
 
@@ -39,8 +45,10 @@ def run_query(
         sql: One SELECT over registered names.
         as_of_versions: Delta version by table; the others are read at their latest version.
         principal: Who asks; rows under a tag that this principal may not audit are not there.
+        engine: Who computes it.
 
     Raises:
+        SparkNotReady: Spark was asked for, and Java or its jars are missing.
         WrongUse: The SQL is not one plain SELECT, or does not compute.
         UnknownName: A table, view or column that does not exist.
         VersionGone: A version that cannot be read.
@@ -55,8 +63,14 @@ def run_query(
         if name not in names:
             tables.schema(name)  # raises for a name that does not exist at all
             raise WrongUse(f"{name}={versions[name]} pins a table that the query does not read; it reads {names}.")
+    _demand_one_select(sql)
+    if engine == "spark":
+        from lineage.spark_query import run_on_spark
+
+        refused = _refused_tags(tables, policy, principal)
+        filters = {name: _policy_filter(tables, tables.schema(name).columns.names, refused) for name in names}
+        return run_on_spark(tables, sql, names, versions, filters)
     with _pinned_connection(tables, names, versions, policy, principal) as connection:
-        _demand_one_select(sql)
         try:
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as error:

@@ -69,7 +69,7 @@ def compact_table(tables: Tables, name: str, settings: StorageSettings, *, dry_r
         UnknownName: The table was never created.
     """
     for _ in range(TRIES):
-        layout = read_layout(tables.open(name), settings.files)
+        layout = read_layout(tables.open(name), tables.schema(name).sort, settings.files)
         reason = layout.needs_compaction(settings.compact_when)
         if reason is None:
             return _result(layout, layout, None, LIES_WELL)
@@ -82,7 +82,7 @@ def compact_table(tables: Tables, name: str, settings: StorageSettings, *, dry_r
             continue
         if version is None:
             return _result(layout, layout, None, f"{reason}; none can be joined to another")
-        after = read_layout(tables.open(name, version=version), settings.files)
+        after = read_layout(tables.open(name, version=version), tables.schema(name).sort, settings.files)
         checkpoint(tables, name, after_commits=settings.checkpoint_commits)
         return _result(layout, after, version, reason)
     return _result(layout, layout, None, "other writers kept changing its files; left for the next time")
@@ -95,7 +95,7 @@ def _rewrite(tables: Tables, name: str, settings: StorageSettings) -> int | None
     interrupt leaves is an unfinished write like any other, which a vacuum removes.
     """
     table = tables.open(name)
-    layout = read_layout(table, settings.files)
+    layout = read_layout(table, tables.schema(name).sort, settings.files)
     removed: set[DataFile] = set()
     added: list[AddAction] = []
     may_be_committed = False
@@ -146,7 +146,7 @@ def _commit(
     """
     for _ in range(TRIES):
         table = tables.open(name)
-        there = {file.path for file in read_layout(table, settings.files).files}
+        there = {file.path for file in read_layout(table, tables.schema(name).sort, settings.files).files}
         if not {file.path for file in removed} <= there:
             break
         now = int(time.time() * 1000)

@@ -66,6 +66,7 @@ class Tables(ReadableTables):
                 configuration={
                     "delta.enableChangeDataFeed": "true",
                     "delta.dataSkippingStatsColumns": ",".join(schema.statistics),
+                    "delta.enableExpiredLogCleanup": "false",  # a vacuum decides what of the log may go
                 },
                 commit_properties=commit_properties({}, 0),
             )
@@ -171,7 +172,7 @@ class Tables(ReadableTables):
     def replace_all(
         self,
         name: str,
-        rows: Iterable[pa.Table],
+        rows: pa.Table | Iterable[pa.Table],
         *,
         planned_at: int,
         metadata: dict[str, Any] | None = None,
@@ -184,8 +185,7 @@ class Tables(ReadableTables):
 
         Args:
             name: The table; must exist.
-            rows: All rows with the declared columns, in parts that are made as they are written, each in the table's
-                sort order.
+            rows: All rows with the declared columns, or parts of them that are made as they are written.
             planned_at: Version the rows were computed beside.
             metadata: Goes into `userMetadata`.
             transaction: (application, n) recorded with the commit.
@@ -195,11 +195,12 @@ class Tables(ReadableTables):
         """
         schema = self.schema(name)
         properties = commit_properties(metadata or {}, planned_at + 1, transaction)
+        parts = [rows] if isinstance(rows, pa.Table) else rows
         inserted = 0
 
         def batches() -> Iterator[pa.RecordBatch]:
             nonlocal inserted
-            for part in made_ahead(rows):
+            for part in made_ahead(parts):
                 inserted += part.num_rows
                 yield from part.select(schema.columns.names).cast(_plain(schema.columns)).to_batches()
 
@@ -208,7 +209,7 @@ class Tables(ReadableTables):
             if self.has_declared_columns(name):
                 files = self._row_files(table, name, planned_at)
                 old = [_removed(self.path(name), file.path, file.size_bytes) for file in files.files]
-                added = [action for part in made_ahead(rows) for action in files.write(part)]
+                added = [action for part in made_ahead(parts) for action in files.write(part)]
                 inserted = sum(num_records(action) for action in added)
                 self._commit(table, [*added, *old], properties)
             else:

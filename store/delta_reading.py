@@ -81,6 +81,8 @@ class ReadableTables:
         try:
             return DeltaTable(self.path(name), version=version)
         except TableNotFoundError as error:
+            if version is not None and self.exists(name):  # so delta-rs says where the version lies before the log
+                raise VersionGone(f"{name}@{version} cannot be read; {self._readable(name)}.") from error
             missing = f"table {name} is empty so far; `espalier ingest` fills it."
             if name not in TABLES:
                 missing = f"view {name} is not built yet; `espalier refresh` builds it."
@@ -244,7 +246,7 @@ class ReadableTables:
             VersionGone: The feed cannot be read from `start`.
         """
         latest = self.version(name)
-        last = latest if end is None else end
+        last = latest if end is None or latest is None else min(end, latest)
         schema = self.schema(name).columns
         if columns is not None:
             schema = pa.schema([schema.field(column) for column in columns])

@@ -96,9 +96,14 @@ class Layout:
         return None
 
 
-def read_layout(table: DeltaTable, settings: FileSettings) -> Layout:
-    """The layout of the version that a handle stands at; no data file is opened."""
-    is_clustered = any(field.name == AXIS for field in table.schema().fields)
+def read_layout(table: DeltaTable, sort: tuple[str, ...], settings: FileSettings) -> Layout:
+    """The layout of the version that a handle stands at; no data file is opened.
+
+    A table that is sorted by something else first (task_scores, by its tasks) has small files like those along the
+    axis, and is otherwise kept like a table without one.
+    """
+    has_axis = any(field.name == AXIS for field in table.schema().fields)
+    is_clustered = has_axis and sort[0] == AXIS
     actions = pa.table(table.get_add_actions(flatten=True))
     files = []
     for action in actions.to_pylist():
@@ -113,7 +118,7 @@ def read_layout(table: DeltaTable, settings: FileSettings) -> Layout:
                 num_rows=action["num_records"],
             )
         )
-    target = settings.target_bytes(is_clustered=is_clustered, table_bytes=sum(file.size_bytes for file in files))
+    target = settings.target_bytes(is_clustered=has_axis, table_bytes=sum(file.size_bytes for file in files))
     return Layout(tuple(sorted(files)), is_clustered, target, int(target * settings.small_share))
 
 

@@ -29,10 +29,13 @@ MEANING = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.cteRecursionLevelLimit": "-1",  # a path may be longer than Spark's 100 nodes
     "spark.sql.cteRecursionRowLimit": "-1",
+    # A checkpointed relation keeps constraints on columns that it has no more; a union of such fails to plan.
+    "spark.sql.constraintPropagation.enabled": "false",
     # What both engines write and read; nothing here may upgrade a table's protocol.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     "spark.databricks.delta.properties.defaults.columnMapping.mode": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    "spark.sql.parquet.compression.codec": "zstd",
 }
 QUIET = {
     "spark.ui.enabled": "false",

@@ -209,7 +209,7 @@ class Engine:
         stages = staging_order(name)
         inputs = {source for part in (name, *stages) for source in load_definition(part).inputs}
         if "long_artifacts" in inputs and not self._is_bound("long_artifacts", scope):
-            self.keep("long_artifacts", self._long_artifacts())
+            self.keep("long_artifacts", self.long_artifacts(scope))
             self._bound["long_artifacts"] = Bound(scope, None, frozenset())
         for stage in stages:
             if not self._is_bound(stage, scope):
@@ -278,10 +278,12 @@ class Engine:
             }
         return found
 
-    def _long_artifacts(self) -> pa.Table:
-        """Texts kept as files, of bound nodes; a text whose file is gone is left out, so the answer is unknown."""
+    def long_artifacts(self, scope: Scope) -> pa.Table:
+        """Texts kept as files, of nodes in the scope or shown to it; one whose file is gone is left out, so unknown."""
+        columns = frozenset({"node_id", "session_seq", "artifact", "artifact_digest"})
+        nodes = self._rows_in_scope("nodes", scope, columns)
         digests = self.column(
-            "select artifact_digest from nodes where artifact is null and artifact_digest is not null"
+            f"select artifact_digest from ({nodes}) where artifact is null and artifact_digest is not null"
         )
         texts = []
         for digest in sorted(digests):

@@ -8,7 +8,7 @@ race plans everything again from newly pinned versions; what is committed alread
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -26,7 +26,11 @@ from views.registry import VIEW_ORDER, declare_views, view_schema
 from views.settings import read_view_settings
 from views.tag_walk import TagWalk
 
+if TYPE_CHECKING:
+    from views.spark_engine import SparkEngine
+
 APPLICATION = "espalier.refresh"
+EngineName = Literal["duckdb", "spark"]
 PINNED_FIRST = ("nodes",)
 Progress = Callable[[str], None]
 
@@ -87,6 +91,7 @@ def refresh(
     full: bool = False,
     strict: bool = False,
     by_feeds: bool = False,
+    engine: EngineName = "duckdb",
     progress: Progress | None = None,
 ) -> dict[str, RefreshResult]:
     """Bring views, and all they stand on, up to the tables as they are now.
@@ -98,6 +103,7 @@ def refresh(
         full: Compute the named views from all rows; equal rows are still not rewritten.
         strict: Refuse to compute a view in full that was built before, unless `full` asks for it.
         by_feeds: Follow the feeds wherever they can be read, even if everything were cheaper; for measurements.
+        engine: Who computes and commits what is SQL; both give equal rows.
         progress: Called with one line before each view.
 
     Returns:
@@ -106,6 +112,7 @@ def refresh(
     Raises:
         UnknownName: There is no such view.
         BadSetting: conf/views.yaml cannot be used.
+        SparkNotReady: Spark was asked for, and Java or its jars are missing.
         RefusedInFull: `strict` met a view that had to be computed in full; the views before it are refreshed.
         CommitConflict: Other refreshes kept winning.
     """
@@ -114,7 +121,7 @@ def refresh(
     results: dict[str, RefreshResult] = {}
 
     def attempt() -> dict[str, RefreshResult]:
-        chain = Chain(Tables(home), order)
+        chain = Chain(Tables(home), order, engine)
         chain.planner.must_be_incremental = by_feeds
         try:
             for name in order:
@@ -138,8 +145,10 @@ def _was_full(result: RefreshResult | None) -> bool:
 class Chain:
     """One pass over views in order of dependency, on one vector of pinned input versions."""
 
-    def __init__(self, tables: Tables, order: Iterable[str]) -> None:
+    def __init__(self, tables: Tables, order: Iterable[str], engine: EngineName = "duckdb") -> None:
         self.tables = tables
+        self.engine_name = engine
+        self._spark: SparkEngine | None = None
         declare_views(self.tables)
         self.settings = read_view_settings()
         self.pins = pin_versions(self.tables, order)
@@ -147,8 +156,10 @@ class Chain:
         self.planner = Planner(self.tables, self.pins, self.settings, self.engine)
 
     def close(self) -> None:
-        """Free the engine."""
+        """Free the engines; the process's Spark stays."""
         self.engine.close()
+        if self._spark is not None:
+            self._spark.close()
 
     def refresh(self, name: str, *, full: bool = False, strict: bool = False) -> RefreshResult:
         """Refresh one view whose inputs have been refreshed already.
@@ -197,10 +208,13 @@ class Chain:
             "mode": plan.mode,
             "reason": plan.reason,
             "refresh": number,
+            "engine": "duckdb" if name in WALKED else self.engine_name,
         }
         said: dict[str, Any] = {"metadata": metadata, "transaction": (APPLICATION, number)}
         if name in WALKED:
             changes = self._walked_changes(plan, planned_at)
+        elif self.engine_name == "spark":
+            return self._by_spark(plan, planned_at, **said)
         elif plan.mode == "incremental":
             changes = self._changes(plan, portions_of(self.engine, plan.scope), planned_at)
         else:
@@ -210,6 +224,22 @@ class Chain:
             changes = self._changes(plan, scopes, planned_at)
         metadata |= self._read_so_far(plan)
         return self.tables.commit_rows(name, changes, planned_at=planned_at, **said)
+
+    def _by_spark(
+        self, plan: Plan, planned_at: int, *, metadata: dict[str, Any], transaction: tuple[str, int]
+    ) -> Commit:
+        """Let Spark compute and commit; bars that rose are as good as touched sessions there."""
+        from views.spark_engine import SparkEngine, Work, handed_over
+
+        if self._spark is None:
+            self._spark = SparkEngine(self.tables, self.pins, self.settings)
+        raised = {seq for bar in plan.raised_bars for seq in bar.session_seqs}
+        scope = (
+            Scope(session_seqs=plan.scope.session_seqs | raised) if plan.scope.session_seqs is not None else plan.scope
+        )
+        given = handed_over(self.engine, plan.name, scope)
+        work = Work(plan.name, plan.digest, planned_at, metadata, transaction, scope, plan.replaces_all, given)
+        return self._spark.refresh(work)
 
     def _read_so_far(self, plan: Plan) -> dict[str, int]:
         """Files and bytes that planning and computing opened, beside the bytes of all inputs."""

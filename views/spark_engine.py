@@ -19,9 +19,10 @@ from store.ids import canonical_json
 from store.spark_session import spark_session
 from store.spark_settings import SparkSettings, read_spark_settings
 from views.definition import MADE_BY_ENGINE, load_definition, staging_order, table_inputs
-from views.engine import EVERYTHING, Engine, Scope
+from views.engine import EVERYTHING, SHOWN_WITH, Engine, Scope
 from views.registry import view_schema
 from views.settings import ViewSettings
+from views.spark_recursion import computed_once
 from views.spark_sql import spark_select
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class SparkEngine:
         if version is None:
             return self.session.createDataFrame(_plain(schema.empty_table()))
         stored = self.session.read.format("delta").option("versionAsOf", version).load(self.path(name))
-        if set(schema.names) & {"session_seq", "task_id"}:
+        if ("session_seq" if scope.session_seqs is not None else "task_id") in schema.names:
             stored = stored.where(scope.condition())
         return stored.select(*schema.names)
 
@@ -121,22 +122,20 @@ class SparkEngine:
                 self.session.createDataFrame(_plain(work.handed_over[made])).createOrReplaceTempView(made)
         for stage in stages:
             if self._bound.get(stage) != (scope, None):
-                # A checkpoint, not a cache: the plan of a relation that stands on five others would hold each of theirs
-                # as often as it is named, and planning would take longer than computing by orders of magnitude.
-                frame = self.session.sql(spark_select(stage, self._parameters(stage, "")))
-                frame.localCheckpoint(eager=False).createOrReplaceTempView(stage)
+                frame = computed_once(self.session, stage, self._parameters(stage, ""))
+                frame.createOrReplaceTempView(stage)
                 self._bound[stage] = (scope, None)
 
     def _rows_in_scope(self, table: str, work: Work) -> "DataFrame":
         columns, scope = self.tables.schema(table).columns.names, work.scope
         version = self.pins[table]
-        if scope.session_seqs is not None and "session_seq" in columns and table != "sessions":
+        if scope.session_seqs is not None and "session_seq" in columns:
             rows = self.read(table, version=version, scope=scope)
             outside = work.handed_over.get(table)
             if outside is not None and outside.num_rows:
                 rows = rows.unionByName(self.session.createDataFrame(_plain(outside.select(columns))))
             return rows
-        if scope.task_ids is not None and table == "nodes":
+        if scope.task_ids is not None and "task_id" in columns:
             return self.read(table, version=version, scope=scope)
         return self.read(table, version=version)
 
@@ -231,7 +230,7 @@ class SparkEngine:
         on = " and ".join(f"t.{column} <=> s.{column}" for column in schema.key)
         seqs = scope.session_seqs
         if seqs is not None and "session_seq" in schema.columns.names and 0 < len(seqs) <= PRUNED_BY_SESSIONS:
-            on = f"t.{scope.condition()} and {on}"
+            on = f"{scope.condition('t.session_seq')} and {on}"
         assigned = ", ".join(f"{column} = s.{column}" for column in schema.columns.names)
         names = ", ".join(schema.columns.names)
         values = ", ".join(f"s.{column}" for column in schema.columns.names)
@@ -273,14 +272,17 @@ def _lost_races() -> Iterator[None]:
 
 def handed_over(driver: Engine, name: str, scope: Scope) -> dict[str, pa.Table]:
     """What the driver gives to Spark for one view: rows outside the scope that count inside it, and long texts."""
-    driver.bind(name, scope)
     given: dict[str, pa.Table] = {}
-    inputs = {source for part in (name, *staging_order(name)) for source in load_definition(part).inputs}
+    made = {source for part in (name, *staging_order(name)) for source in load_definition(part).inputs}
     if scope.session_seqs is not None:
-        for table in sorted(inputs & {"nodes", "node_tags"}):
-            given[table] = driver.arrow(f"select * from {table} where not ({scope.condition()})")
-    for made in sorted(inputs & set(MADE_BY_ENGINE)):
-        given[made] = driver.arrow(f"select * from {made}")
+        for table in sorted(set(table_inputs(name)) & set(SHOWN_WITH)):
+            outside = driver.outside_rows(table, scope)
+            if outside is not None:
+                given[table] = driver.arrow(outside)
+    if "long_artifacts" in made:
+        given["long_artifacts"] = driver.long_artifacts(scope)
+    if "pair_margins" in made:
+        given["pair_margins"] = driver.arrow("select * from pair_margins")
     return given
 
 

@@ -73,9 +73,16 @@ def render(text: str, parameters: Mapping[str, Any] | None = None) -> str:
     Raises:
         WrongUse: Something in it has no rendering, or a parameter has no value.
     """
-    tree: exp.Expr = sqlglot.parse_one(text, read="duckdb")
+    return render_tree(sqlglot.parse_one(text, read="duckdb"), parameters or {})
+
+
+def render_tree(tree: exp.Expr, values: Mapping[str, Any]) -> str:
+    """One parsed DuckDB select as Spark's SQL; the tree is used up.
+
+    Raises:
+        WrongUse: Something in it has no rendering, or a parameter has no value.
+    """
     _count_from_one(tree)
-    values = parameters or {}
     tree = tree.transform(lambda node: _value_of(node, values) if isinstance(node, exp.Placeholder) else node)
     try:
         return SparkForViews().generate(tree, unsupported_level=ErrorLevel.RAISE)

@@ -158,9 +158,6 @@ def test_the_feed_at_the_last_version_is_that_commit_and_past_it_empty(tables: T
         assert tables.changes("change_log", start=start, end=end).num_rows == 0
 
 
-@pytest.mark.xfail(
-    strict=True, raises=VersionGone, reason="`changes` compares start with end and not with the latest version"
-)
 @pytest.mark.parametrize(("start", "end"), [(2, 2), (99, 100)])
 def test_the_feed_between_versions_that_are_still_to_come_is_empty(tables: Tables, start: int, end: int) -> None:
     """delta-rs#3165."""
