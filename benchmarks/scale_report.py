@@ -35,8 +35,8 @@ def _table(report: Report, size: str) -> Table:
     world = report["worlds"][size]
     table = Table(
         title=f"{report['engine']}, {world['nodes_asked_for']:,} nodes; {on['cores']} cores, {on['cpu']}",
-        caption="seconds, medians of the trials. built: first build. ×: that (in brackets: full in place) over the refresh. "
-        "rows: written by the last trial. read: the most that a trial read of its inputs' bytes",
+        caption="seconds, medians of the trials. built: first build. ×: that (in brackets: full in place) over the "
+        "refresh. rows: written by the last trial. read: the most that a trial read of its inputs' bytes",
     )
     table.add_column("view", no_wrap=True)
     for heading in ("built", "in place"):
