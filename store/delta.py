@@ -7,6 +7,7 @@ object that both engines read and write; its `data_version` is the last version 
 """
 
 import contextlib
+import functools
 import queue
 import threading
 import time
@@ -25,11 +26,10 @@ from store.commits import LostRace, commit_properties, metadata_text, plan_again
 from store.delta_reading import ReadableTables
 from store.difference import CHANGE, changed_rows
 from store.duckdb_connection import quiet_connection, short_connection
-from store.home import Home
 from store.log_entry import CHANGE_TYPE, commit_changes, write_change_data
 from store.row_files import RowFiles, num_records
 from store.schema import TableSchema
-from store.storage_settings import read_storage_settings
+from store.storage_settings import StorageSettings, read_storage_settings
 
 WRITER = WriterProperties(compression="ZSTD", max_row_group_size=20_000)
 __all__ = ["CHANGE", "Commit", "LostRace", "Tables", "plan_again_until_committed", "quiet_connection"]
@@ -48,9 +48,10 @@ class Commit:
 class Tables(ReadableTables):
     """All Delta tables of one home, to read and to commit to."""
 
-    def __init__(self, home: Home) -> None:
-        super().__init__(home)
-        self.storage = read_storage_settings()
+    @functools.cached_property
+    def storage(self) -> StorageSettings:
+        """conf/storage.yaml, read at the first write."""
+        return read_storage_settings()
 
     def create(self, name: str) -> None:
         """Create an empty table with the change feed on; does nothing where it exists."""
@@ -103,13 +104,15 @@ class Tables(ReadableTables):
         properties = commit_properties(metadata or {}, data_version, transaction)
         with self._planned_at(name, planned_at) as table:
             files = self._row_files(table, name, planned_at)
-            new = changes.filter(pc.not_equal(changes[CHANGE], "delete"))
-            added = files.write(new) if new.num_rows else []
-            if set(counts) <= {"insert"}:
+        new = changes.filter(pc.not_equal(changes[CHANGE], "delete"))
+        added = files.write(new) if new.num_rows else []
+        if set(counts) <= {"insert"}:
+            with self._planned_at(name, planned_at) as table:
                 self._commit(table, added, properties)
-            else:
-                gone = changes.filter(pc.not_equal(changes[CHANGE], "insert"))
-                split = files.split(gone.select(_placing(schema)))
+        else:
+            gone = changes.filter(pc.not_equal(changes[CHANGE], "insert"))
+            split = files.split(gone.select(_placing(schema)))
+            with self._planned_at(name, planned_at):
                 commit_changes(
                     self.path(name),
                     planned_at + 1,
@@ -204,18 +207,20 @@ class Tables(ReadableTables):
                 inserted += part.num_rows
                 yield from part.select(schema.columns.names).cast(_plain(schema.columns)).to_batches()
 
-        with self._planned_at(name, planned_at) as table:
-            deleted = self.num_rows(name, version=planned_at)
-            if self.has_declared_columns(name):
+        deleted = self.num_rows(name, version=planned_at)
+        if self.has_declared_columns(name):
+            with self._planned_at(name, planned_at) as table:
                 files = self._row_files(table, name, planned_at)
-                old = [_removed(self.path(name), file.path, file.size_bytes) for file in files.files]
-                added = [action for part in made_ahead(parts) for action in files.write(part)]
-                inserted = sum(num_records(action) for action in added)
+            old = [_removed(self.path(name), file.path, file.size_bytes) for file in files.files]
+            added = [action for part in made_ahead(parts) for action in files.write(part)]
+            inserted = sum(num_records(action) for action in added)
+            with self._planned_at(name, planned_at) as table:
                 self._commit(table, [*added, *old], properties)
-            else:
-                stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
+        else:
+            stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
+            with self._planned_at(name, planned_at):
                 write_deltalake(
-                    table,
+                    self.open(name, version=planned_at),
                     stream,
                     mode="overwrite",
                     schema_mode="overwrite",
@@ -228,17 +233,11 @@ class Tables(ReadableTables):
     @contextlib.contextmanager
     def _planned_at(self, name: str, version: int) -> Iterator[DeltaTable]:
         """The table to commit to; whoever finds that it has moved since `version` has lost the race."""
-        table = self.open(name)
-        if table.version() != version:
-            raise LostRace(f"{name} is at {table.version()}, planned at {version}")
-        try:
-            yield table
-        except CommitFailedError as error:
-            raise LostRace(str(error)) from error
-        except DeltaError as error:
-            if "conflict" in str(error).lower() or "transaction" in str(error).lower():
-                raise LostRace(str(error)) from error
-            raise
+        with self.at_latest(name) as table:
+            if table.version() != version:
+                raise LostRace(f"{name} is at {table.version()}, planned at {version}")
+            with _lost_races():
+                yield table
 
     def _row_files(self, table: DeltaTable, name: str, version: int) -> RowFiles:
         files = self.data_files(name, version=version)
@@ -250,6 +249,19 @@ class Tables(ReadableTables):
         table.create_write_transaction(
             list(actions), mode="append", schema=table.schema(), commit_properties=properties
         )
+
+
+@contextlib.contextmanager
+def _lost_races() -> Iterator[None]:
+    """Turns what delta-rs raises when somebody else committed first into LostRace."""
+    try:
+        yield
+    except CommitFailedError as error:
+        raise LostRace(str(error)) from error
+    except DeltaError as error:
+        if "conflict" in str(error).lower() or "transaction" in str(error).lower():
+            raise LostRace(str(error)) from error
+        raise
 
 
 def made_ahead(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:

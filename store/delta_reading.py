@@ -2,8 +2,8 @@
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,8 @@ from store.commits import user_metadata, version_ranges
 from store.duckdb_connection import short_connection
 from store.errors import TableDamaged, UnknownName, VersionGone
 from store.home import Home
+from store.known_logs import PRUNED_BY, DataFile, known_log
 from store.schema import TABLES, TableSchema
-
-PRUNED_BY = ("session_seq", "task_id")
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """One Parquet file of a table's version, as the Delta log tells it."""
-
-    path: str
-    size_bytes: int
-    num_rows: int
-    bounds: dict[str, tuple[Any, Any]]  # column of PRUNED_BY to its (min, max); absent where the log does not say
 
 
 class ReadableTables:
@@ -36,7 +25,6 @@ class ReadableTables:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._schemas: dict[str, TableSchema] = dict(TABLES)
-        self._listed: dict[tuple[str, int, int], list[DataFile]] = {}
 
     # ---- what there is ----------------------------------------------------------------------
 
@@ -95,21 +83,40 @@ class ReadableTables:
                 ) from error
             raise VersionGone(f"{name}@{version} cannot be read; {self._readable(name)}.") from error
 
+    @contextmanager
+    def at_latest(self, name: str) -> Iterator[DeltaTable]:
+        """The process's own handle at the latest version; it moves for nobody else meanwhile.
+
+        Raises:
+            UnknownName: The table was never created.
+            TableDamaged: No version can be opened.
+        """
+        log = known_log(self.path(name))
+        with log.lock:
+            try:
+                table = log.moved_to_latest()
+            except DeltaError:
+                table = self.open(name)  # says what is wrong
+            yield table
+
     def version(self, name: str) -> int | None:
         """The latest version, or None before the first commit."""
-        return self.open(name).version() if self.exists(name) else None
+        if not self.exists(name):
+            return None
+        with self.at_latest(name) as table:
+            return table.version()
 
     def data_version(self, name: str) -> int | None:
         """The last version that changed a row; None before the first commit."""
         if not self.exists(name):
             return None
-        table = self.open(name)
-        value = user_metadata(table.history(1)[0]).get("data_version")
-        return int(value) if value is not None else table.version()
+        version, metadata = self.latest(name)
+        value = metadata.get("data_version")
+        return int(value) if value is not None else version
 
     def metadata(self, name: str) -> dict[str, Any]:
         """`userMetadata` of the latest commit; {} before the first."""
-        return user_metadata(self.open(name).history(1)[0]) if self.exists(name) else {}
+        return self.latest(name)[1] if self.exists(name) else {}
 
     def latest(self, name: str) -> tuple[int, dict[str, Any]]:
         """The latest version and the `userMetadata` of its commit, read from one handle.
@@ -117,8 +124,8 @@ class ReadableTables:
         Raises:
             UnknownName: The table was never created.
         """
-        table = self.open(name)
-        return table.version(), user_metadata(table.history(1)[0])
+        with self.at_latest(name) as table:
+            return table.version(), user_metadata(table.history(1)[0])
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Every commit, newest first: version, timestamp (ms), operation, metadata, metrics."""
@@ -160,10 +167,8 @@ class ReadableTables:
         pinned = self.version(name) if version is None else version
         if pinned is None:
             return []
-        known_by = (name, pinned, self._written_at(name, pinned))
-        if known_by not in self._listed:
-            self._listed[known_by] = _listed_files(self.open(name, version=pinned), self.path(name))
-        files = self._listed[known_by]
+        listed = known_log(self.path(name)).files(pinned, lambda: self.open(name, version=pinned))
+        files = list(listed.values())
         asked: dict[str, Iterable[Any] | None] = dict(zip(PRUNED_BY, (session_seqs, task_ids), strict=True))
         for column, values in asked.items():
             if values is not None:
@@ -175,13 +180,6 @@ class ReadableTables:
                 lost = f"{name}@{version} lost {len(gone)} of its {len(files)} files"
                 raise VersionGone(f"{lost}; {self._readable(name)}.")
         return files
-
-    def _written_at(self, name: str, version: int) -> int:
-        """When a version's log entry was written, in ns: a table in the place of another has its own versions."""
-        try:
-            return os.stat(self.path(name) / "_delta_log" / f"{version:020}.json").st_mtime_ns
-        except FileNotFoundError:  # only a checkpoint tells of it
-            return 0
 
     def files(
         self,
@@ -255,11 +253,9 @@ class ReadableTables:
         if latest is None or last is None or start > last:
             return feed_schema.empty_table()
         try:
-            feed = pa.table(
-                self.open(name)
-                .load_cdf(starting_version=start, ending_version=last, columns=[field.name for field in feed_schema])
-                .read_all()
-            )
+            with self.at_latest(name) as table:
+                names = [field.name for field in feed_schema]
+                feed = pa.table(table.load_cdf(starting_version=start, ending_version=last, columns=names).read_all())
         except Exception as error:  # delta-rs raises several kinds when files are gone
             raise VersionGone(f"change feed of {name} from version {start} is gone; {self._readable(name)}.") from error
         return pa.table([feed[field.name].cast(field.type) for field in feed_schema], schema=feed_schema)
@@ -276,22 +272,6 @@ class ReadableTables:
             if all((root / path).exists() for path in paths):
                 readable.append(version)
         return f"versions that can be read: {version_ranges(readable)}" if readable else "no version can be read"
-
-
-def _listed_files(table: DeltaTable, root: Path) -> list[DataFile]:
-    actions = pa.table(table.get_add_actions(flatten=True))
-    listed = zip(*(actions[column].to_pylist() for column in ("path", "size_bytes", "num_records")), strict=True)
-    bounds: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(actions.num_rows)]
-    for column in PRUNED_BY:
-        if f"min.{column}" in actions.column_names:
-            lows, highs = actions[f"min.{column}"].to_pylist(), actions[f"max.{column}"].to_pylist()
-            for known, low, high in zip(bounds, lows, highs, strict=True):
-                if low is not None and high is not None:
-                    known[column] = (low, high)
-    return [
-        DataFile(str(root / path), size or 0, rows or 0, known)
-        for (path, size, rows), known in zip(listed, bounds, strict=True)
-    ]
 
 
 def _any_in(ordered: list[Any], first: Any, last: Any) -> bool:

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from store.commits import LostRace
-from store.delta_reading import DataFile
+from store.known_logs import DataFile
 
 CHECKPOINT_EVERY = 100  # commits, as delta-rs does by itself
 CHANGE_TYPE = "_change_type"

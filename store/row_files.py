@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from store.data_files import FileWriter
-from store.delta_reading import DataFile
 from store.duckdb_connection import short_connection
+from store.known_logs import DataFile
 from store.schema import TableSchema
 from store.storage_settings import FileSettings
 

@@ -4,6 +4,7 @@ The JVM's own messages go to a file without a name, which is read only where som
 prints what it always prints. Settings that the meaning of our SQL rests on are set last and win over conf/.
 """
 
+import logging
 import os
 import tempfile
 import threading
@@ -42,6 +43,10 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+SMALL_TABLES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
 _opening = threading.Lock()
 _log: list[IO[bytes]] = []
 
@@ -60,6 +65,8 @@ def spark_session(settings: SparkSettings | None = None) -> "SparkSession":
         settings = settings or read_spark_settings()
         find_java()
         jars = ",".join(str(jar) for jar in find_jars())
+        # PySpark prints every refused statement as JSON, beside the exception that says the same.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
@@ -95,6 +102,8 @@ def session_conf(settings: SparkSettings, jars: str = "") -> dict[str, str]:
     }
     if settings.master.startswith("local"):
         own |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if settings.small_tables:
+        own |= SMALL_TABLES
     chosen = {key: _text(value) for key, value in settings.conf.items()}
     return {key: value for key, value in (own | chosen | MEANING).items() if value}
 

@@ -16,6 +16,7 @@ class SparkSettings(Settings):
     driver_memory: Annotated[str, StringConstraints(pattern=r"^[1-9]\d*[kmgt]$")]
     shuffle_partitions: Annotated[int, Field(ge=1)]
     snapshot_partitions: Annotated[int, Field(ge=1)]
+    small_tables: bool
     java_options: str
     tables_uri: str | None
     packages: list[Coordinates]

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.delta import CHANGE, Commit, LostRace, Tables
-from store.delta_reading import DataFile
 from store.errors import VersionGone
 from store.home import Home
+from store.known_logs import DataFile
 
 FEED_TYPES = {"insert": "insert", "delete": "delete"}
 

@@ -44,6 +44,10 @@ class Pass:
     arrives: str = "before"
     torn_after: str = "node_edges"
 
+    def steps(self) -> list[Step]:
+        """All that happens, in order."""
+        return [step for steps in self.rounds for step in steps]
+
 
 @dataclass(frozen=True)
 class History:

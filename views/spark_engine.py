@@ -73,8 +73,8 @@ class SparkEngine:
         self.spark_settings = spark_settings or read_spark_settings()
         # Temporary views and commit settings of its own, on the one Spark that the process has.
         self.session: SparkSession = spark_session(self.spark_settings).newSession()
-        self._kept: list[DataFrame] = []
-        self._bound: dict[str, tuple[Scope, int | None]] = {}
+        self._views: set[str] = set()
+        self._bound: dict[str, tuple[Scope, tuple[int | None, ...]]] = {}
 
     def __enter__(self) -> "SparkEngine":
         return self
@@ -85,10 +85,10 @@ class SparkEngine:
         self.close()
 
     def close(self) -> None:
-        """Free every relation that was kept; the process's Spark stays."""
-        for frame in self._kept:
-            frame.unpersist()
-        self._kept.clear()
+        """Forget every relation, whose rows Spark then frees; the process's Spark stays."""
+        for view in self._views:
+            self.session.catalog.dropTempView(view)
+        self._views.clear()
         self._bound.clear()
 
     # ---- reading --------------------------------------------------------------------------------
@@ -113,18 +113,22 @@ class SparkEngine:
         """Make every input of a view known, its staging relations computed once, for the work's scope."""
         name, scope = work.name, work.scope
         for table in table_inputs(name):
-            if self._bound.get(table) != (scope, self.pins[table]):
-                self._rows_in_scope(table, work).createOrReplaceTempView(table)
-                self._bound[table] = (scope, self.pins[table])
+            if self._bound.get(table) != (scope, (self.pins[table],)):
+                rows = self._rows_in_scope(table, work)
+                # Several relations read a table; a scope's rows are few, and reading them again means its log again.
+                few = scope.session_seqs is not None and "session_seq" in rows.columns
+                rows = rows.localCheckpoint(eager=False) if few else rows
+                self._name(table, rows)
+                self._bound[table] = (scope, (self.pins[table],))
         stages = staging_order(name)
         for made in MADE_BY_ENGINE:
             if any(made in load_definition(part).inputs for part in (name, *stages)):
-                self.session.createDataFrame(_plain(work.handed_over[made])).createOrReplaceTempView(made)
+                self._name(made, self.session.createDataFrame(_plain(work.handed_over[made])))
         for stage in stages:
-            if self._bound.get(stage) != (scope, None):
-                frame = computed_once(self.session, stage, self._parameters(stage, ""))
-                frame.createOrReplaceTempView(stage)
-                self._bound[stage] = (scope, None)
+            pins = tuple(self.pins[table] for table in table_inputs(stage))
+            if self._bound.get(stage) != (scope, pins):
+                self._name(stage, computed_once(self.session, stage, self._parameters(stage, "")))
+                self._bound[stage] = (scope, pins)
 
     def _rows_in_scope(self, table: str, work: Work) -> "DataFrame":
         columns, scope = self.tables.schema(table).columns.names, work.scope
@@ -139,30 +143,32 @@ class SparkEngine:
             return self.read(table, version=version, scope=scope)
         return self.read(table, version=version)
 
+    def _name(self, view: str, rows: "DataFrame") -> None:
+        rows.createOrReplaceTempView(view)
+        self._views.add(view)
+
     def _parameters(self, name: str, digest: str) -> dict[str, Any]:
         return {
             parameter: digest if parameter == "view_digest" else self.settings.parameter(parameter)
             for parameter in load_definition(name).parameters
         }
 
-    def _keep(self, frame: "DataFrame") -> "DataFrame":
-        kept = frame.persist()
-        self._kept.append(kept)
-        return kept
-
     # ---- computing ------------------------------------------------------------------------------
 
     def compute(self, work: Work) -> "DataFrame":
-        """A view's rows in the scope."""
+        """A view's rows in the scope, in the declared columns and types (Spark counts characters in 32 bits)."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         self.bind(work)
         select = spark_select(work.name, self._parameters(work.name, work.digest))
-        return self.session.sql(f"select * from ({select}) where {work.scope.condition()}")
+        rows = self.session.sql(f"select * from ({select}) where {work.scope.condition()}")
+        return rows.to(from_arrow_schema(_plain(view_schema(work.name).columns.empty_table()).schema))
 
     def changes(self, work: Work) -> "DataFrame":
         """What turns the stored rows into the computed ones: the columns plus `_change`; equal rows are left out."""
         schema = view_schema(work.name)
-        self.compute(work).createOrReplaceTempView("computed")
-        self.read(work.name, version=work.planned_at, scope=work.scope).createOrReplaceTempView("old")
+        self._name("computed", self.compute(work))
+        self._name("old", self.read(work.name, version=work.planned_at, scope=work.scope))
         same_key = " and ".join(f"old.{column} <=> computed.{column}" for column in schema.key)
         known = {*schema.key, "session_seq"} & set(schema.columns.names)
         columns = ", ".join(
@@ -189,7 +195,7 @@ class SparkEngine:
             raise LostRace(f"{work.name} moved since version {work.planned_at}")
         if work.replaces_all:
             return self._replace_all(work)
-        changes = self._keep(self.changes(work))
+        changes = self.changes(work).localCheckpoint(eager=False)
         counts: dict[str, int] = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
         changed = sum(counts.values())
         self._say(work, work.planned_at + 1 if changed else (self.tables.data_version(work.name) or 0))
@@ -203,7 +209,7 @@ class SparkEngine:
 
     def _replace_all(self, work: Work) -> Commit:
         deleted = self.tables.open(work.name, version=work.planned_at).count()
-        rows = self._keep(self.compute(work))
+        rows = self.compute(work).localCheckpoint(eager=False)
         inserted = rows.count()
         self._say(work, work.planned_at + 1)
         with _lost_races():
@@ -217,6 +223,8 @@ class SparkEngine:
         self.session.conf.set("spark.databricks.delta.commitInfo.userMetadata", text)
         self.session.conf.set("spark.databricks.delta.write.txnAppId", application)
         self.session.conf.set("spark.databricks.delta.write.txnVersion", str(number))
+        # The source is a checkpoint, which Delta would copy once more. (It refuses a source that is cached.)
+        self.session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
 
     def _append(self, name: str, rows: "DataFrame", num_rows: int, *, mode: str = "append", **options: str) -> None:
         sort = list(view_schema(name).sort)
@@ -226,7 +234,7 @@ class SparkEngine:
 
     def _merge(self, name: str, changes: "DataFrame", scope: Scope) -> None:
         schema = view_schema(name)
-        changes.createOrReplaceTempView("changes")
+        self._name("changes", changes)
         on = " and ".join(f"t.{column} <=> s.{column}" for column in schema.key)
         seqs = scope.session_seqs
         if seqs is not None and "session_seq" in schema.columns.names and 0 < len(seqs) <= PRUNED_BY_SESSIONS:

@@ -53,6 +53,8 @@ def computed_once(session: "SparkSession", name: str, parameters: Mapping[str, A
         known[cte.alias] = view
     tree.set("with_", None)
     rows = select(_renamed(tree, known))
+    for view in known.values():
+        session.catalog.dropTempView(view)
     return rows
 
 

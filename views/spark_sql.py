@@ -6,7 +6,7 @@ a divisor is never 0, and only positive numbers have a logarithm or a root.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
@@ -209,16 +209,16 @@ class SparkForViews(Spark):
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         """Writes what the views use."""
 
-        TRANSFORMS = {  # noqa: RUF012 - as sqlglot declares it
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **Spark.Generator.TRANSFORMS,
             exp.AnyValue: lambda self, node: f"ANY_VALUE({self.sql(node.this)}, TRUE)",
             exp.ArrayConcat: _list_concat,
             exp.ArrayContains: _list_contains,
+            exp.ArraySize: lambda self, node: f"ARRAY_SIZE({self.sql(node.this)})",
             exp.ArrayToString: _array_to_string,
             exp.Concat: _concat,
             exp.IgnoreNulls: lambda self, node: self.sql(node.this),
             exp.JSONExtractScalar: _json_extract_string,
-            exp.Length: lambda self, node: f"ARRAY_SIZE({self.sql(node.this)})",
             exp.TryCast: _try_cast,
         }
 

@@ -201,15 +201,15 @@ def test_rows_under_a_tag_that_the_principal_may_not_audit_are_not_there(
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "governance.yaml").write_text("tags: {pii: {}}\nprincipals: {guest: {audit: []}, owner: {audit: [pii]}}\n")
-    monkeypatch.setenv("ESPALIER_CONF", str(conf))
     put_rows(home, "nodes", {"node_id": "n1", "session_seq": 1}, {"node_id": "n2", "session_seq": 1})
     put_rows(home, "node_tags", {"node_id": "n2", "session_seq": 1, "tag": "pii"})
     put_rows(
         home,
         "dpo_pairs",
-        {"example_id": "e1", "session_seq": 1, "tags": ["pii"]},
-        {"example_id": "e2", "session_seq": 1, "tags": []},
+        {"chosen_id": "n1", "example_id": "e1", "session_seq": 1, "tags": ["pii"]},
+        {"chosen_id": "n2", "example_id": "e2", "session_seq": 1, "tags": []},
     )
+    monkeypatch.setenv("ESPALIER_CONF", str(conf))
     seen = {
         principal: [
             run_query(home, f"select {key} from {name} order by 1", principal=principal)[key].to_pylist()

@@ -104,8 +104,12 @@ SCALARS = {  # asked of every row
     "concat": ["concat('c_', letter)", "concat(part, '/', whole, '/', letter)", "concat(letter, letter)"],
     "concat_ws": ["concat_ws(chr(31), part, letter)", "concat_ws('/', letter, cast(null as varchar))"],
     "json_extract_string": ["json_extract_string(json, '$')"],
-    "len": ["len(letters)", "len(nodes)"],
-    "list_concat": ["list_concat(letters, others)", "list_concat(others, list_slice(letters, 2, len(letters)))"],
+    "array_length": ["array_length(letters)", "array_length(nodes)"],
+    "length": ["length(letter)"],
+    "list_concat": [
+        "list_concat(letters, others)",
+        "list_concat(others, list_slice(letters, 2, array_length(letters)))",
+    ],
     "list_contains": [
         "list_contains(letters, 'a')",
         "list_contains(letters, letter)",
@@ -118,9 +122,9 @@ SCALARS = {  # asked of every row
     ],
     "list_slice": [
         "list_slice(letters, 1, 2)",
-        "list_slice(letters, 1, len(others))",
-        "list_slice(letters, len(others) + 1, len(letters))",
-        "list_slice(letters, 1, len(others)) = others",
+        "list_slice(letters, 1, array_length(others))",
+        "list_slice(letters, array_length(others) + 1, array_length(letters))",
+        "list_slice(letters, 1, array_length(others)) = others",
     ],
     "list_transform": ["list_transform(letters, lambda item: concat(item, part))"],
     "ln": ["ln(abs(plain) + 1)"],

@@ -34,20 +34,20 @@ conversations as (
         case
             when visited_nodes.turn_keys is null then conversations.conversation
             when
-                visited_nodes.num_prompt_turns >= len(conversations.conversation)
-                and list_slice(visited_nodes.turn_keys, 1, len(conversations.conversation))
+                visited_nodes.num_prompt_turns >= array_length(conversations.conversation)
+                and list_slice(visited_nodes.turn_keys, 1, array_length(conversations.conversation))
                 = conversations.conversation
                 then visited_nodes.turn_keys
             when
-                len(conversations.own_turns) > 0
-                and visited_nodes.num_prompt_turns >= len(conversations.own_turns)
-                and list_slice(visited_nodes.turn_keys, 1, len(conversations.own_turns)) = conversations.own_turns
+                array_length(conversations.own_turns) > 0
+                and visited_nodes.num_prompt_turns >= array_length(conversations.own_turns)
+                and list_slice(visited_nodes.turn_keys, 1, array_length(conversations.own_turns)) = conversations.own_turns
                 then list_concat(
                     conversations.conversation,
                     list_slice(
                         visited_nodes.turn_keys,
-                        len(conversations.own_turns) + 1,
-                        len(visited_nodes.turn_keys)
+                        array_length(conversations.own_turns) + 1,
+                        array_length(visited_nodes.turn_keys)
                     )
                 )
             else list_concat(

@@ -1,0 +1,204 @@
+"""Spark and DuckDB maintain the same tables: equal rows, equal digests, and neither rewrites what the other wrote."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from store.commits import LostRace
+from store.delta import Commit
+from store.home import Home
+from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_oracle, pass_over
+from view_histories import draw_history
+from views.definition import WALKED, view_digest
+from views.engine import EVERYTHING, Scope
+from views.refresh import APPLICATION, Chain, RefreshResult
+from views.registry import VIEW_ORDER, declare_views, view_schema
+from views.settings import read_view_settings
+from views.spark_engine import SparkEngine, Work, handed_over
+from world import World, act
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SQL_RELATIONS = [name for name in VIEW_ORDER if name not in WALKED]
+UNCHANGED = {"inserted": 0, "updated": 0, "deleted": 0}
+
+
+@pytest.fixture
+def world(home: Home, spark: "SparkSession") -> World:
+    """Two tasks, three sessions, one of which was shown a node of another; states, tags, odd texts and numbers."""
+    world = World(home)
+    declare_views(world.tables)
+    world.task("t", domain="kernel").task("u").session("s", ucb_constant=1.4).session("s2").session("s3", "u")
+    world.node("root", "s", fitness=0.0)
+    world.node("a", "s", parent="root", fitness=1.0, asked="faster", answered="block 64\n\\d 'quoted' \U0001fae0")
+    world.node("b", "s", parent="root", fitness=0.1 + 0.2, asked="faster", answered="block 32", shown=["x"])
+    world.node("c", "s", parent="a", fitness=2.0, asked="more", answered="warps 8")
+    world.node("x", "s2", fitness=1.0, asked="q", answered="r")
+    world.node("y", "s2", parent="x", fitness=3.0, asked="q2", answered="r")
+    world.node("z", "s3", fitness=1e-7)
+    world.change("s", "root", "visits", 0, 3).change("s", "a", "total_reward", 1, 1e-05)
+    world.change("s", None, "budget_left", 0, 1e16).change("s", "root", "island", 0, "north")
+    return world.tag("session", "s", "internal").tag("node", "x", "pii").save()
+
+
+def changed(world: World) -> World:
+    """A better sibling, a corrected score, a withdrawn node, a moved baseline, a tag on what was shown."""
+    world.node("d", "s", parent="root", fitness=3.0, asked="faster", answered="block 128")
+    world.node("b", "s", fitness=0.75)
+    world.retract("node", "y")
+    world.task("u", domain="program", baseline_fitness=0.5, baseline_basis="reported")
+    return world.tag("node", "x", "secret").save()
+
+
+def spark_pass(world: World, *, full: bool = False) -> dict[str, RefreshResult]:
+    """One pass as `refresh --engine spark` does it."""
+    chain = Chain(world.tables, VIEW_ORDER, "spark")
+    try:
+        return {name: chain.refresh(name, full=full) for name in VIEW_ORDER}
+    finally:
+        chain.close()
+
+
+def counts(results: dict[str, RefreshResult], name: str) -> dict[str, int]:
+    result = results[name]
+    return {"inserted": result.inserted, "updated": result.updated, "deleted": result.deleted}
+
+
+def assert_right(world: World) -> None:
+    assert_views_equal_the_oracle(world, read_view_settings())
+    assert_views_equal_a_recompute(world)
+
+
+def test_spark_maintains_what_duckdb_built(world: World) -> None:
+    pass_over(world)
+    assert {name: result.mode for name, result in spark_pass(world).items()} == dict.fromkeys(VIEW_ORDER, "none")
+    again = spark_pass(world, full=True)
+    assert [counts(again, name) for name in SQL_RELATIONS] == [UNCHANGED] * len(SQL_RELATIONS)
+    changed(world)
+    results = spark_pass(world)
+    assert {name: result.mode for name, result in results.items()} == dict.fromkeys(VIEW_ORDER, "incremental")
+    assert counts(results, "dpo_pairs")["inserted"] == 2
+    assert_right(world)
+
+
+def test_duckdb_maintains_what_spark_built(world: World) -> None:
+    assert {result.reason for result in spark_pass(world).values()} == {"first build"}
+    assert_right(world)
+    protocols = {name: world.tables.open(name).protocol() for name in VIEW_ORDER}
+    assert {(found.min_reader_version, found.min_writer_version) for found in protocols.values()} == {(1, 4)}
+    changed(world)
+    spark_pass(world)
+    assert {name: result.mode for name, result in pass_over(world).items()} == dict.fromkeys(VIEW_ORDER, "none")
+    world.node("e", "s", parent="a", fitness=4.0, asked="more", answered="warps 4").save()
+    results = pass_over(world)
+    assert counts(results, "dpo_pairs") == {"inserted": 1, "updated": 0, "deleted": 0}
+    assert_right(world)
+
+
+def test_one_refresh_is_one_commit_with_its_feed_metadata_and_transaction(world: World) -> None:
+    pass_over(world)
+    changed(world)
+    before = {name: world.tables.version(name) for name in VIEW_ORDER}
+    results = spark_pass(world)
+    for name in SQL_RELATIONS:
+        version = (before[name] or 0) + 1
+        assert results[name].version == version == world.tables.version(name)
+        metadata = world.tables.metadata(name)
+        assert (metadata["mode"], metadata["refresh"]) == ("incremental", 2)
+        assert metadata["data_version"] == (version if any(counts(results, name).values()) else before[name])
+        feed = world.tables.changes(name, start=version).to_pylist()
+        kinds = [row["_change_type"] for row in feed]
+        assert {
+            "inserted": kinds.count("insert"),
+            "updated": kinds.count("update_postimage"),
+            "deleted": kinds.count("delete"),
+        } == counts(results, name)
+        actions = log(world, name, version)
+        assert [action["txn"]["version"] for action in actions if "txn" in action] == [2]
+        assert not [action for action in actions if "protocol" in action or "metaData" in action]
+
+
+def log(world: World, name: str, version: int) -> list[dict[str, Any]]:
+    path = world.tables.path(name) / "_delta_log" / f"{version:020}.json"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def chain(world: World) -> Iterator[Chain]:
+    """A chain over the world, built by DuckDB already."""
+    pass_over(world)
+    chain = Chain(world.tables, VIEW_ORDER, "spark")
+    yield chain
+    chain.close()
+
+
+def commit(chain: Chain, name: str, **changes: Any) -> Commit:
+    """Let Spark compute a view from all rows and commit, as a refresh does, but for what `changes` says."""
+    state = chain.planner.state(name)
+    assert state.version is not None
+    number = int(state.metadata["refresh"]) + 1
+    given = handed_over(chain.engine, name, EVERYTHING)
+    digest = view_digest(name, chain.settings)
+    work = Work(name, digest, state.version, {"refresh": number}, (APPLICATION, number), handed_over=given)
+    with SparkEngine(chain.tables, chain.pins, chain.settings) as engine:
+        return engine.refresh(replace(work, **changes))
+
+
+def test_inputs_moved_and_rows_equal_is_an_empty_commit(world: World, chain: Chain) -> None:
+    before = world.tables.version("cohorts")
+    made = commit(chain, "cohorts")
+    assert (made.version, made.inserted, made.updated, made.deleted) == ((before or 0) + 1, 0, 0, 0)
+    assert world.tables.changes("cohorts", start=made.version).num_rows == 0
+    assert world.tables.data_version("cohorts") == before
+    assert not [action for action in log(world, "cohorts", made.version) if "remove" in action]
+
+
+def test_other_columns_replace_every_row_in_one_commit(world: World, chain: Chain) -> None:
+    rows = world.tables.read("cohorts")
+    made = commit(chain, "cohorts", replaces_all=True)
+    assert (made.inserted, made.deleted) == (rows.num_rows, rows.num_rows)
+    assert world.tables.has_declared_columns("cohorts")
+    assert_right(world)
+
+
+def test_who_planned_against_another_version_or_repeats_a_transaction_has_lost(world: World, chain: Chain) -> None:
+    version = world.tables.version("cohorts") or 0
+    for lost in ({"planned_at": version - 1}, {"transaction": (APPLICATION, 1)}):
+        with pytest.raises(LostRace):
+            commit(chain, "cohorts", **lost)
+    assert world.tables.version("cohorts") == version
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_random_worlds_have_equal_rows_and_digests_on_both_engines(
+    home: Home, spark: "SparkSession", seed: int
+) -> None:
+    world = World(home)
+    declare_views(world.tables)
+    for step in draw_history(f"two engines {seed}", passes=1, first=50, most=0).passes[0].steps():
+        for action in step.actions:
+            act(world, action)
+    world.save()
+    pass_over(world)
+    chain = Chain(world.tables, VIEW_ORDER, "spark")
+    engine = SparkEngine(chain.tables, chain.pins, chain.settings)
+    try:
+        for name in SQL_RELATIONS:
+            some = Scope(task_ids=frozenset({"t1"})) if name == "task_bars" else Scope(session_seqs=frozenset({1, 3}))
+            for scope in (EVERYTHING, some):
+                digest = view_digest(name, chain.settings)
+                chain.engine.compute(name, scope, digest)
+                key = ", ".join((*view_schema(name).key, "row_digest"))
+                expected = chain.engine.run(f"select {key} from computed")
+                work = Work(name, digest, 0, {}, ("", 0), scope, False, handed_over(chain.engine, name, scope))
+                rows = engine.compute(work).selectExpr(key.split(", ")).collect()
+                found = [tuple(row) for row in rows]
+                assert sorted(found, key=repr) == sorted(expected, key=repr), (name, scope)
+    finally:
+        engine.close()
+        chain.close()
