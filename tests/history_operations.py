@@ -371,6 +371,7 @@ OTHERS: list[Operation] = [
     change_tag,
     retract,
     reinstate,
+    reinstate,
 ]
 OPERATIONS: list[Operation] = OTHERS + [add_node] * 7
 FIRST: list[Operation] = OTHERS + [add_node] * 2 * len(OTHERS)

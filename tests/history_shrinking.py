@@ -15,7 +15,7 @@ def smallest(histories: Sequence[History], fails: Fails, *, tries: int = 400) ->
     """The histories with all left out that the failure does not need; `tries` runs at most."""
     now = list(histories)
     left = tries
-    shrunk = True
+    shrunk = tries > 0
     while shrunk and left:
         shrunk = False
         for smaller in _smaller(now):

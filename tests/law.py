@@ -18,33 +18,35 @@ WAYS = ["refresh one view alone", "change parameters", "cut an ingest short", "i
 Said = Callable[[str, object], None]
 
 
-def run_histories(groups: Sequence[Sequence[History]], kind: str, engine: EngineName = "duckdb") -> Counter[str]:
+def run_histories(
+    groups: Sequence[Sequence[History]], kind: str, engines: Sequence[EngineName] = ("duckdb",)
+) -> Counter[str]:
     """Run groups of histories, each in tables of its own; fails with the smallest history that still fails.
 
     Args:
         groups: Histories that run side by side.
         kind: `memory` or `delta`.
-        engine: Who computes and commits.
+        engines: Who computes and commits the first pass, the second, and so on in turn.
     """
     counts: Counter[str] = Counter()
     for group in groups:
         try:
-            counts += run_group(group, kind, engine)
+            counts += run_group(group, kind, engines)
         except Exception as error:
-            raise AssertionError(_told(group, kind, engine, error)) from error
+            raise AssertionError(_told(group, kind, engines, error)) from error
         counts["history"] += len(group)
     return counts
 
 
-def _told(group: Sequence[History], kind: str, engine: EngineName, error: Exception) -> str:
+def _told(group: Sequence[History], kind: str, engines: Sequence[EngineName], error: Exception) -> str:
     def fails(histories: Sequence[History]) -> bool:
         try:
-            run_group(histories, kind, engine)
+            run_group(histories, kind, engines)
         except type(error):
             return True
         return False
 
-    small = smallest(group, fails, tries=300 if kind == "memory" else 40)
+    small = smallest(group, fails, tries=300 if kind == "memory" else 0 if "spark" in engines else 40)
     seeds = ", ".join(history.seed for history in group[:3])
     return f"{error}\nseeds {seeds}\nput under tests/views/counterexamples.yaml:\n{as_case(small, str(error)[:100])}"
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from memory_tables import MemoryTables
+from store import known_logs
 from store.compaction import compact_table
 from store.delta import CHANGE, Tables
 from store.retention import vacuum_table
@@ -26,6 +27,7 @@ def do_upkeep(world: World, kind: str) -> bool:
         for name in set(there) & world.written.keys():
             tables.replace_all(name, [rows_as_saved(world, name)], planned_at=tables.version(name) or 0)
     elif kind == "restart":
+        known_logs._logs.clear()  # what another process would not know
         world.tables = tables.reopened() if isinstance(tables, MemoryTables) else Tables(world.home)
     elif kind == "compact":
         for name in there:

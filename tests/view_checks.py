@@ -66,7 +66,8 @@ class FeedReplay:
                         assert gone[identity] == row, f"{name}@{version}: the feed takes another row than it gave"
                     else:
                         assert identity not in told, f"{name}@{version}: {identity} comes twice"
-                        assert gone.get(identity) != row, f"{name}@{version}: {identity} was rewritten unchanged"
+                        is_equal = identity in gone and _content(gone[identity]) == _content(row)
+                        assert not is_equal, f"{name}@{version}: {identity} was rewritten unchanged"
                         told[identity] = row
         rows = rows_at(tables, name)
         assert {tuple(row[column] for column in key): row for row in rows} == told, f"{name}: its feed tells other rows"
@@ -78,6 +79,11 @@ class FeedReplay:
         for image in tables.changes(name, start=start, end=latest).to_pylist():
             by_version.setdefault(image["_commit_version"], []).append(image)
         return sorted(by_version.items())
+
+
+def _content(row: Row) -> Any:
+    """What tells a row from another of its key: two rows are equal if their digests are."""
+    return row.get("row_digest", row)
 
 
 def assert_views_equal_the_oracle(world: World, settings: ViewSettings) -> None:

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from history_operations import FIRST, OPERATIONS, Chance, Operation, new_world_actions
+from history_operations import (
+    FIRST,
+    OPERATIONS,
+    Chance,
+    Operation,
+    add_node,
+    new_world_actions,
+    remove_node,
+    retract,
+)
 from store.schema import TABLES, TableSchema
 from world import World, act
 
@@ -106,6 +115,36 @@ def draw_history(seed: str, *, passes: int, first: int, most: int, upkeep: float
         )
     done[-1] = replace(done[-1], names=None, arrives="before")
     return History(tuple(done), seed)
+
+
+def draw_history_of_every_kind(seed: str, *, passes: int, settings: dict[str, Any] | None = None) -> History:
+    """Some nodes, then every operation once, in some order, with every kind of upkeep between."""
+    chance = Chance(random.Random(seed))
+    world = World(None, tables=Declared())  # type: ignore[arg-type]
+    begin = Step("begin", tuple(new_world_actions()))
+    for action in begin.actions:
+        act(world, action)
+    before = [begin, *(_draw_step(world, chance, [add_node]) for _ in range(7))]
+    waiting = list(dict.fromkeys(OPERATIONS))
+    chance.source.shuffle(waiting)
+    done: list[Step] = []
+    while waiting:
+        operation = waiting.pop(0)
+        actions = operation(world, chance)
+        if not actions:  # not yet: there is nothing to take back, or nobody is missed
+            done.append(_draw_step(world, chance, [retract, add_node, remove_node]))
+            waiting.append(operation)
+            continue
+        for action in actions:
+            act(world, action)
+        done.append(Step(operation.__name__.replace("_", " "), tuple(actions)))
+    share = -(-len(done) // passes)
+    parts = [done[first : first + share] for first in range(0, len(done), share)]
+    rest = [
+        Pass((tuple(part),), settings=(settings or {}) if number else {}, upkeep=tuple(UPKEEP[number::passes]))
+        for number, part in enumerate(parts)
+    ]
+    return History((Pass((tuple(before),)), *rest), seed)
 
 
 def _draw_step(world: World, chance: Chance, operations: list[Operation]) -> Step:
