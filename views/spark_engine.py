@@ -156,10 +156,15 @@ class SparkEngine:
     # ---- computing ------------------------------------------------------------------------------
 
     def compute(self, work: Work) -> "DataFrame":
-        """A view's rows in the scope."""
+        """A view's rows in the scope, in the declared columns and types."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         self.bind(work)
         select = spark_select(work.name, self._parameters(work.name, work.digest))
-        return self.session.sql(f"select * from ({select}) where {work.scope.condition()}")
+        rows = self.session.sql(f"select * from ({select}) where {work.scope.condition()}")
+        # A length is an int in Spark and a bigint in DuckDB; Delta takes only what was declared.
+        declared = from_arrow_schema(_plain(view_schema(work.name).columns.empty_table()).schema)
+        return rows.select(*(rows[column.name].cast(column.dataType).alias(column.name) for column in declared))
 
     def changes(self, work: Work) -> "DataFrame":
         """What turns the stored rows into the computed ones: the columns plus `_change`; equal rows are left out."""
