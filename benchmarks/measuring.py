@@ -1,4 +1,4 @@
-"""What the measurements of views share: the machine, homes beside a home, and whether two homes hold equal views."""
+"""What the measurements of views share: the machine, and homes beside a home."""
 
 import os
 import platform
@@ -8,11 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from store.delta import Tables
-from store.duckdb_connection import quoted, short_connection
 from store.home import Home, open_home
 from store.schema import TABLES
-from views.registry import VIEW_ORDER, declare_views
 
 LIBRARIES = ("duckdb", "deltalake", "pyarrow", "numpy")
 
@@ -61,29 +58,3 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     else:
         shutil.copy2(source, target)
-
-
-def rows_that_differ(first: Home, second: Home) -> dict[str, int]:
-    """Per view the rows, by key and digest, that only one of two homes has; 0 where they are equal."""
-    return {name: _differing(first, second, name) for name in VIEW_ORDER}
-
-
-def _differing(first: Home, second: Home, name: str) -> int:
-    selects = []
-    for home in (first, second):
-        tables = Tables(home)
-        declare_views(tables)
-        schema = tables.schema(name)
-        names = schema.columns.names
-        compared = [*schema.key, "row_digest"] if "row_digest" in names else names
-        columns = ", ".join(f'"{column}"' for column in compared)
-        files = ", ".join(map(quoted, tables.files(name)))
-        empty = f"select {', '.join(f'null as {column}' for column in compared)} where false"
-        selects.append(f"select {columns} from read_parquet([{files}], union_by_name = true)" if files else empty)
-    one, other = selects
-    with short_connection() as connection:
-        only_one, only_other = (
-            connection.execute(f"select count(*) from ({left} except all {right})").fetchall()[0][0]
-            for left, right in ((one, other), (other, one))
-        )
-    return int(only_one + only_other)

@@ -3,9 +3,9 @@
     python -m benchmarks.refresh_child HOME [--engine spark]
 
 Each line on stdin is a JSON object, the arguments of a refresh; each answer is one on stdout: the seconds of the whole
-refresh and of every view, processor seconds of this process (which a busy machine hardly changes), rows written, files
-and bytes read as the commits say, and the most memory that this process and its children held meanwhile. Imports are
-done before the first line is read.
+refresh and of every view, and processor seconds (which a busy machine hardly changes), rows written, files and bytes
+read as the commits say, the bytes of all tables that the refreshed views stand on (each counted once), and
+the most memory that this process and its children held meanwhile. Imports are done before the first line is read.
 """
 
 import argparse
@@ -61,17 +61,38 @@ def measured_refresh(home: Home, engine: str, arguments: dict[str, Any]) -> dict
     forget_peak()
     if engine != "duckdb":
         arguments = {**arguments, "engine": engine}
+    begun: dict[str, float] = {}  # processor seconds at which each view began
+
+    def note(said: str) -> None:
+        begun[said.removeprefix("refresh ")] = time.process_time()
+
     begin, begin_cpu = time.perf_counter(), time.process_time()
-    results = refresh(home, **arguments)
-    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - begin_cpu
+    results = refresh(home, progress=note, **arguments)
+    seconds, end_cpu = time.perf_counter() - begin, time.process_time()
     peak = peak_bytes()
     tables = Tables(home)
     declare_views(tables)
-    views = {}
+    views, inputs = {}, dict[str, int]()
     for name, result in results.items():
         said = tables.metadata(name) if result.mode != "none" else {}
         views[name] = {**vars(result), **{key: said.get(key) for key in READ_KEYS}}
-    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak, "views": views}
+        views[name]["cpu_seconds"] = (
+            min((at for at in begun.values() if at > begun[name]), default=end_cpu) - begun[name]
+        )
+        inputs |= said.get("watermarks") or {}
+    input_bytes = sum(
+        file.size_bytes
+        for table, version in inputs.items()
+        if version is not None
+        for file in tables.data_files(table, version=version)
+    )
+    return {
+        "seconds": seconds,
+        "cpu_seconds": end_cpu - begin_cpu,
+        "peak_bytes": peak,
+        "input_bytes": input_bytes,
+        "views": views,
+    }
 
 
 def forget_peak() -> None:

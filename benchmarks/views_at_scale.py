@@ -1,17 +1,25 @@
 """What keeping the views up costs at scale, against computing them from nothing; every result is compared with that.
 
-    make bench-views                          # a million nodes beside a hundred thousand
+    make bench-views                                # a million nodes beside a hundred thousand
     make bench-views NODES=100000
-    make bench-views NODES=10000000 ENGINE=spark    # optional: 17 minutes and 8 GB for the tables alone, then the views
+    make bench-views NODES=10000000 ENGINE=spark    # optional: half an hour and 8 GB for the tables alone
 
 Two worlds are generated, one ten times as large as the other, and go through the same changes: a tail (ten new sessions
 of existing tasks, every second one without a baseline), scattered corrections in ten old sessions, and a change of
 visits along one path, which no SFT or DPO row depends on. Each change is committed by this process, as ingest would,
 while another one that has the imports and one refresh behind it waits, like a service; the time is that of `refresh`
-there. Then a third process builds every view from nothing over the same tables, which is the full recompute that the
-time is set against, and both results are compared by key and digest. Once per world `refresh(full=True)` runs in place
-too, where all rows are equal and none is written; verdicts take whichever of the two ways is faster. Files lie in the
-page cache, as they do after an ingest.
+there. Files lie in the page cache, as they do after an ingest.
+
+Two times of a recompute stand beside it. The *first build*, in a fresh process over the same tables, computes every
+view from all rows and writes it: what the targets are set against. `refresh(full=True)` *in place*, in a fresh process
+after the last trial of each kind, computes every view from all rows too and subtracts what is stored: it reads the old
+rows besides and writes none. So it is the comparison as well: what was maintained is right exactly if no view reports a
+row inserted, updated or deleted. `--compare each` does this after every trial.
+
+A refresh is everything that it does: maintained relations, training views, and what lies between them. Processor
+seconds stand beside its seconds, since others who use the machine stretch the latter.
+
+What was measured is written to OUT as it goes, so that a failure later on loses nothing of it.
 
 Settings: environment variables NODES, ENGINE, SEED, OUT, or the options of the same names.
 """
@@ -25,11 +33,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import home_with_the_same_tables, machine, rows_that_differ
+from benchmarks.measuring import machine
 from benchmarks.refresh_child import RefreshChild
 from benchmarks.scale_report import show
 from benchmarks.world_changes import Change, append_tail, backprop_only, correct_scattered
@@ -42,26 +51,36 @@ CHANGES: dict[str, Callable[[Home, int], Change]] = {
     "scattered": lambda home, trial: correct_scattered(home, trial=trial),
     "backprop": lambda home, trial: backprop_only(home, trial=trial),
 }
+BEGUN = time.monotonic()
 Measured = dict[str, Any]
 
 
-def measure_world(folder: Path, num_nodes: int, *, seed: int, engine: str, compare: str) -> Measured:
-    """Generate a world of this size, put it through the changes, and return everything that was measured."""
-    home, twin_path = Home(folder / "world"), folder / "twin"
+def measure_world(
+    home: Home, num_nodes: int, world: Measured, *, seed: int, engine: str, compare: str, keep: Callable[[], None]
+) -> None:
+    """Generate a world of this size and put it through the changes.
+
+    Args:
+        home: A new one.
+        num_nodes: Its size, about.
+        world: Filled with everything that is measured.
+        seed: Of the world.
+        engine: That refreshes.
+        compare: `each` trial is compared with a recompute, or the last of each `kind`.
+        keep: Called whenever there is more in `world`.
+    """
+    world |= {"nodes_asked_for": num_nodes, "full_in_place": [], "changes": {}}
     say(f"{num_nodes} nodes: generating")
     begin = time.perf_counter()
     run = [sys.executable, "-m", "benchmarks.world_generator", str(home.path), "--nodes", str(num_nodes)]
     subprocess.run([*run, "--seed", str(seed)], check=True, stdout=subprocess.DEVNULL)
-    world: Measured = {
-        "nodes_asked_for": num_nodes,
-        "generated_seconds": time.perf_counter() - begin,
-        "disk": bytes_on_disk(home),
-        "changes": {},
-    }
+    world |= {"generated_seconds": time.perf_counter() - begin, "disk": bytes_on_disk(home)}
     say(f"{num_nodes} nodes: first build")
     with RefreshChild(home, engine=engine) as child:
         world["first_build"] = child.refresh()
-    full_builds = [world["first_build"]]
+    world["disk_with_views"] = bytes_on_disk(home)
+    say(f"{num_nodes} nodes: first build took {told(world['first_build'])}")
+    keep()
     for kind, trials in TRIALS.items():
         found = world["changes"][kind] = []
         with RefreshChild(home, engine=engine) as child:
@@ -69,55 +88,70 @@ def measure_world(folder: Path, num_nodes: int, *, seed: int, engine: str, compa
             for trial in range(trials):
                 change = CHANGES[kind](home, trial)
                 measured = child.refresh()
-                say(f"{num_nodes} nodes: {kind} {trial + 1}: {measured['seconds']:.2f} s ({change.num_nodes} nodes)")
-                measured["num_nodes"] = change.num_nodes
-                measured["rows_that_differ"] = None
-                if compare == "each" or trial == trials - 1:
-                    twin = home_with_the_same_tables(home, twin_path)
-                    with RefreshChild(twin, engine=engine) as builder:
-                        full_builds.append(builder.refresh())
-                    measured["rows_that_differ"] = rows_that_differ(home, twin)
-                    measured["full_seconds"] = full_builds[-1]["seconds"]
+                measured |= {"num_nodes": change.num_nodes, "rows_that_differ": None}
+                say(f"{num_nodes} nodes: {kind} {trial + 1} of {change.num_nodes} nodes took {told(measured)}")
                 found.append(measured)
-    shutil.rmtree(twin_path, ignore_errors=True)
+                keep()
+                if compare == "each" or trial == trials - 1:
+                    measured["rows_that_differ"] = _compare(home, num_nodes, world, engine)
+                    keep()
+
+
+def _compare(home: Home, num_nodes: int, world: Measured, engine: str) -> dict[str, int]:
+    """Compute every view from all rows in a fresh process; returns per view the rows that were not as they are now."""
     with RefreshChild(home, engine=engine) as child:
-        world["full_in_place"] = child.refresh(full=True)
-    world["full_builds"] = full_builds
-    shutil.rmtree(home.path)
-    return world
+        full = child.refresh(full=True)
+    world["full_in_place"].append(full)
+    differing = {name: of_view(full, name)["written"] for name in full["views"]}
+    say(f"{num_nodes} nodes: in full took {told(full)}; {sum(differing.values())} rows differed")
+    return differing
 
 
 def summary(world: Measured) -> Measured:
-    """Medians per view and as the sum, and the ratios: view or `all` to column to number."""
-    names = list(world["first_build"]["views"])
+    """Medians per view and of the whole refresh (`all`), and the ratios; what was not measured is absent."""
+    if "first_build" not in world:
+        return {}
     table: Measured = {}
-    for name in [*names, "all"]:
-        builds = [of_view(build, name)["seconds"] for build in world["full_builds"]]
-        row = table[name] = {
-            "first_build": builds[0],
-            "full_build": statistics.median(builds),
-            "full_in_place": of_view(world["full_in_place"], name)["seconds"],
-        }
-        row["full"] = min(row["full_build"], row["full_in_place"])
+    for name in [*world["first_build"]["views"], "all"]:
+        row = table[name] = {"first_build": of_view(world["first_build"], name)["seconds"]}
+        in_place = [of_view(full, name)["seconds"] for full in world["full_in_place"]]
+        if in_place:
+            row["full_in_place"] = statistics.median(in_place)
         for kind, measured in world["changes"].items():
+            if not measured:
+                continue
             parts = [of_view(one, name) for one in measured]
-            row[kind] = statistics.median(part["seconds"] for part in parts)
+            seconds = row[kind] = statistics.median(part["seconds"] for part in parts)
             row[f"{kind}_seconds"] = [part["seconds"] for part in parts]
-            row[f"{kind}_ratio"] = row["full"] / row[kind] if row[kind] else None
             row[f"{kind}_rows"] = [part["written"] for part in parts]
+            row[f"{kind}_files_read"] = [part["files_read"] for part in parts]
             shares = [part["read_share"] for part in parts]
             row[f"{kind}_read_share"] = max(shares) if all(share is not None for share in shares) else None
-            row[f"{kind}_files_read"] = [part["files_read"] for part in parts]
+            for against, ratio in (("first_build", "ratio"), ("full_in_place", "ratio_in_place")):
+                if against in row and seconds:
+                    row[f"{kind}_{ratio}"] = row[against] / seconds
+    table["all"]["cpu_seconds"] = {
+        part: statistics.median(one["cpu_seconds"] for one in measured)
+        for part, measured in {
+            "first_build": [world["first_build"]],
+            "full_in_place": world["full_in_place"],
+            **world["changes"],
+        }.items()
+        if measured
+    }
     return table
 
 
 def of_view(measured: Measured, name: str) -> Measured:
-    """One view's part of a refresh, or the whole of it: seconds, rows written, files read, share of bytes read."""
+    """One view's part of a refresh, or the whole of it: seconds, rows written, files read, share of bytes read.
+
+    The whole read what its views read, together, of the tables that they stand on, each counted once.
+    """
     views = measured["views"]
     chosen = list(views.values()) if name == "all" else [views[name]]
     moved = [view for view in chosen if view["mode"] != "none"]
-    counted = all(view["bytes_read"] is not None and view["input_bytes"] for view in moved)
-    inputs = sum(view["input_bytes"] or 0 for view in moved)
+    counted = all(view["bytes_read"] is not None for view in moved)
+    inputs = measured["input_bytes"] if name == "all" else sum(view["input_bytes"] or 0 for view in moved)
     return {
         "seconds": measured["seconds"] if name == "all" else views[name]["seconds"],
         "written": sum(view["inserted"] + view["updated"] + view["deleted"] for view in chosen),
@@ -126,13 +160,19 @@ def of_view(measured: Measured, name: str) -> Measured:
     }
 
 
+def told(measured: Measured) -> str:
+    """Seconds, processor seconds and peak memory of a refresh, in words."""
+    seconds, cpu_seconds, peak = (measured[key] for key in ("seconds", "cpu_seconds", "peak_bytes"))
+    return f"{seconds:.2f} s ({cpu_seconds:.2f} of a processor), {peak / 2**30:.2f} GiB at most"
+
+
 def say(text: str) -> None:
     """One line of progress."""
-    print(text, file=sys.stderr, flush=True)
+    print(f"{time.monotonic() - BEGUN:6.0f} s  {text}", file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    """Measure both worlds, print the table and the verdicts, write the JSON."""
+def main() -> int:
+    """Measure both worlds, print the table and the verdicts, write the JSON; 1 where something failed on the way."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=int(os.environ.get("NODES") or 1_000_000))
     parser.add_argument("--engine", choices=("duckdb", "spark"), default=os.environ.get("ENGINE") or "duckdb")
@@ -141,34 +181,36 @@ def main() -> None:
         "--out", type=Path, default=Path(os.environ.get("OUT") or "data/benchmarks/views_at_scale.json")
     )
     parser.add_argument(
-        "--compare", choices=("each", "last"), default="each", help="results that are compared, by kind"
+        "--compare", choices=("each", "kind"), default="kind", help="compare each trial, or the last of each kind"
     )
     parser.add_argument("--folder", type=Path, help="where scratch data goes; it is removed afterwards")
     arguments = parser.parse_args()
-    begin = time.perf_counter()
-    worlds: dict[str, Measured] = {}
-    with tempfile.TemporaryDirectory(prefix="espalier-bench-", dir=arguments.folder) as folder:
-        for size, num_nodes in (("small", arguments.nodes // 10), ("large", arguments.nodes)):
-            worlds[size] = measure_world(
-                Path(folder) / size,
-                num_nodes,
-                seed=arguments.seed,
-                engine=arguments.engine,
-                compare=arguments.compare,
-            )
-    report = {
-        "machine": machine(),
-        "engine": arguments.engine,
-        "seed": arguments.seed,
-        "seconds": time.perf_counter() - begin,
-        "worlds": worlds,
-        "summary": {size: summary(world) for size, world in worlds.items()},
-    }
-    report["verdicts"] = show(report)
+    report: Measured = {"machine": machine(), "engine": arguments.engine, "seed": arguments.seed, "worlds": {}}
+    worlds = report["worlds"]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+
+    def keep() -> None:
+        report["seconds"] = time.monotonic() - BEGUN
+        report["summary"] = {size: summary(world) for size, world in worlds.items()}
+        arguments.out.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+
+    with tempfile.TemporaryDirectory(prefix="espalier-bench-", dir=arguments.folder) as folder:
+        try:
+            for size, num_nodes in (("small", arguments.nodes // 10), ("large", arguments.nodes)):
+                home = Home(Path(folder) / size)
+                how = {"seed": arguments.seed, "engine": arguments.engine, "compare": arguments.compare}
+                worlds[size] = {}
+                measure_world(home, num_nodes, worlds[size], keep=keep, **how)
+                shutil.rmtree(home.path)
+        except Exception:
+            report["failure"] = traceback.format_exc()
+            print(report["failure"], file=sys.stderr)
+    keep()
+    report["verdicts"] = show(report)
+    keep()
     print(f"written to {arguments.out}")
+    return int("failure" in report)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,11 +2,10 @@
 
     python -m benchmarks.world_generator HOME --nodes 1000000 --seed 1
 
-Every table has the columns, order, change feed and statistics that ingest gives it. The big tables are clustered by
-session_seq in files of about 2 MiB with small row groups, and appended in commits of about 50,000 nodes each; memory
-stays below 2 GiB for a world of any size. The same seed gives the same world, and a session's content is the same in
-worlds of any size; only the task it belongs to depends on how many tasks there are. See `world_sessions` for what is
-imitated, and `world_changes` for the changes that are measured.
+Every table has the columns, order, change feed, statistics and file sizes that ingest gives it: rows are committed as
+ingest commits them, about 50,000 nodes at a time; memory stays below 2 GiB for a world of any size. The same seed gives
+the same world, and a session's content is the same in worlds of any size; only the task it belongs to depends on how
+many tasks there are. See `world_sessions` for what is imitated, and `world_changes` for the changes that are measured.
 """
 
 import argparse
@@ -18,18 +17,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import WriterProperties, write_deltalake
 
 from benchmarks.world_sessions import hashed, node_id, session_size
 from benchmarks.world_tables import Placed, WorldPlan, plan_world, session_tables, task_rows
-from store.commits import commit_properties
-from store.delta import Tables
+from store.delta import CHANGE, Tables
 from store.home import Home, open_home
 from store.schema import TABLES
 
 NODES_PER_COMMIT = 50_000
-FILE_BYTES = 2 * 2**20
-ROWS_PER_GROUP = {"nodes": 1_000, "prompt_history": 2_000, "change_log": 10_000, "node_edges": 5_000}
 PLAN_FILE = "world.json"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -87,19 +82,10 @@ def _commits(plan: WorldPlan) -> Iterator[list[Placed]]:
 def _append(tables: Tables, rows: dict[str, pa.Table]) -> None:
     for name, batch in rows.items():
         tables.create(name)
-        table = tables.open(name)
-        plain = pa.schema([pa.field(field.name, field.type) for field in batch.schema])
-        write_deltalake(
-            table,
-            batch.cast(plain),
-            mode="append",
-            commit_properties=commit_properties({}, table.version() + 1),
-            writer_properties=WriterProperties(
-                compression="ZSTD",
-                max_row_group_size=ROWS_PER_GROUP.get(name, 20_000),
-            ),
-            target_file_size=FILE_BYTES,
-        )
+        version = tables.version(name)
+        assert version is not None
+        changes = batch.append_column(CHANGE, pa.array(["insert"] * batch.num_rows, pa.string()))
+        tables.commit_rows(name, changes, planned_at=version)
 
 
 def _write_governance(tables: Tables, plan: WorldPlan) -> None:

@@ -17,44 +17,57 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
+class Amount:
+    """What one way goes through: MiB of files, nodes whose rows are computed, keys that are picked out one by one."""
+
+    mebibytes: float
+    nodes: int
+    keys: int
+
+
+@dataclass(frozen=True)
 class Cost:
     """Seconds that a refresh should take either way, and what they were figured from."""
 
     incremental: float
     full: float
-    touched_nodes: int
-    all_nodes: int
+    touched: Amount
+    everything: Amount
     from_nodes: int
 
     @property
     def is_full_cheaper(self) -> bool:
         """Whether everything should be computed again."""
-        return self.all_nodes >= self.from_nodes and self.full < self.incremental
+        return self.everything.nodes >= self.from_nodes and self.full < self.incremental
 
     def __str__(self) -> str:
         return (
-            f"about {self.touched_nodes} of {self.all_nodes} nodes touched, "
+            f"about {self.touched.nodes} of {self.everything.nodes} nodes touched, "
             f"{self.incremental:.2f} s against {self.full:.2f} s in full"
         )
 
 
 def estimate_cost(engine: Engine, name: str, scope: Scope, settings: CostSettings) -> Cost:
     """Estimate both ways of a refresh whose touched keys are known."""
-    compute = settings.compute[name]
-    everything, touched = _mebibytes(engine, name, EVERYTHING), _mebibytes(engine, name, scope)
     keys, num_keys = (scope.session_seqs, "sessions") if scope.session_seqs is not None else (scope.task_ids, "tasks")
     num_touched = len(keys or ())
     all_keys = max(_rows(engine, num_keys), num_touched)
     all_nodes = _rows(engine, "nodes")
     share = num_touched / all_keys if all_keys else 0.0
-    touched_nodes = round(share * all_nodes)
+    touched = Amount(_mebibytes(engine, name, scope), round(share * all_nodes), num_touched)
+    everything = Amount(_mebibytes(engine, name, EVERYTHING), all_nodes, 0)
     return Cost(
-        incremental=settings.read * touched + compute * touched_nodes / 1000 + settings.key * num_touched,
-        full=settings.read * everything + compute * all_nodes / 1000,
-        touched_nodes=touched_nodes,
-        all_nodes=all_nodes,
+        incremental=_seconds(name, touched, settings),
+        full=_seconds(name, everything, settings),
+        touched=touched,
+        everything=everything,
         from_nodes=settings.from_nodes,
     )
+
+
+def _seconds(name: str, amount: Amount, settings: CostSettings) -> float:
+    read, compute = settings.read * amount.mebibytes, settings.compute[name] * amount.nodes / 1000
+    return read + compute + settings.key * amount.keys
 
 
 def _rows(engine: Engine, table: str) -> int:

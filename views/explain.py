@@ -48,5 +48,6 @@ def explain(home: Home, name: str) -> Explanation:
     if first and mode == "none":
         mode, reason = "incremental", "inputs are refreshed first"
     if first and mode == "incremental":
-        reason = f"{reason}; {', '.join(first)} are refreshed first and may touch more"
+        verb = "is" if len(first) == 1 else "are"
+        reason = f"{reason}; {', '.join(first)} {verb} refreshed first and may touch more"
     return Explanation(name, mode, reason, plan.changed_keys, plan.input_versions, first)

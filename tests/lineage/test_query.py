@@ -206,8 +206,8 @@ def test_rows_under_a_tag_that_the_principal_may_not_audit_are_not_there(
     put_rows(
         home,
         "dpo_pairs",
-        {"example_id": "e1", "session_seq": 1, "tags": ["pii"]},
-        {"example_id": "e2", "session_seq": 1, "tags": []},
+        {"chosen_id": "n1", "example_id": "e1", "session_seq": 1, "tags": ["pii"]},
+        {"chosen_id": "n2", "example_id": "e2", "session_seq": 1, "tags": []},
     )
     monkeypatch.setenv("ESPALIER_CONF", str(conf))
     seen = {
