@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from store.delta import CHANGE, Commit, LostRace, Tables
 from store.home import Home
-from store.known_logs import DataFile
+from store.known_logs import DataFile, Listing
 
 FEED_TYPES = {"insert": "insert", "delete": "delete"}
 
@@ -51,11 +51,14 @@ class MemoryTables(Tables):
         version: int | None = None,
         session_seqs: Iterable[int] | None = None,
         task_ids: Iterable[str] | None = None,
+        must_exist: bool = True,
     ) -> list[DataFile]:
-        if name not in self.versions:
-            return []
-        number = len(self.versions[name]) - 1 if version is None else version
-        return [DataFile(str(self.folder / f"{name}-{number}.parquet"), 0, len(self.versions[name][number]), {})]
+        number = self.version(name) if version is None else version
+        return [] if number is None else self._listing(name, number).files
+
+    def _listing(self, name: str, version: int) -> Listing:
+        path = str(self.folder / f"{name}-{version}.parquet")
+        return Listing({path: DataFile(path, 0, len(self.versions[name][version]), {})})
 
     def changes(
         self, name: str, *, start: int, end: int | None = None, columns: Sequence[str] | None = None

@@ -80,9 +80,13 @@ def _mebibytes(engine: Engine, name: str, scope: Scope) -> float:
     size = 0
     for table in (name, *table_inputs(name)):
         pin = engine.pins[table]
-        if pin is not None:
-            files = engine.tables.data_files(
-                table, version=pin, session_seqs=scope.session_seqs, task_ids=scope.task_ids
-            )
-            size += sum(file.size_bytes for file in files)
+        if pin is None:
+            continue
+        if scope == EVERYTHING:
+            size += engine.tables.size_bytes(table, version=pin)
+            continue
+        files = engine.tables.data_files(
+            table, version=pin, session_seqs=scope.session_seqs, task_ids=scope.task_ids, must_exist=False
+        )
+        size += sum(file.size_bytes for file in files)
     return size / MIB
