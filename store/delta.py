@@ -240,7 +240,7 @@ class Tables(ReadableTables):
                 yield table
 
     def _row_files(self, table: DeltaTable, name: str, version: int) -> RowFiles:
-        files = self.data_files(name, version=version)
+        files = self.data_files(name, version=version, must_exist=False)
         return RowFiles(table, self.path(name), self.schema(name), files, self.storage.files)
 
     def _commit(
