@@ -1,12 +1,14 @@
 """How good the planner's choice between incremental and full is: 20 changes of growing size, refreshed both ways.
 
     make bench-planner
+    .venv/bin/python -m benchmarks.planner_choice --again FILE    # with other constants, nothing measured
 
 A world of 30,000 nodes is built and copied for every measurement, so that each way of a refresh starts from the same
 state. Twelve shares of the nodes lie in sessions that are corrected, spaced evenly on a logarithmic scale from 0.001 %
 to 80 % (below the smallest session, that one), and eight more around the break-even, within a factor of 3 (down from
-where everything is touched, if that is not more). One refresh follows the feeds whatever the cost (`by_feeds`), one
-computes everything (`full`), and what the planner chose is read from a third that nobody forces, view by view.
+where everything is touched, if that is not more). One refresh follows the feeds whatever the cost, as `by_feeds` does,
+and notes what the planner figured its cost from; another computes everything (`full`). What the planner chooses for
+each view follows from its cost, by the constants of conf/views.yaml as they are now.
 
 The *regret* of a case is the time of what was chosen, summed over the views of one refresh, over that of the better
 way, less one, and at least 0. The JSON also has it against the better way of every single view (`regret_by_view`),
@@ -25,6 +27,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +43,17 @@ from benchmarks.world_generator import generate
 from benchmarks.world_sessions import session_size
 from store.delta import Tables
 from store.home import Home
-from views.cost import estimate_cost
+from views.cost import Amount, cost_of, estimate_cost
 from views.definition import WALKED
+from views.planner import Plan
 from views.refresh import Chain
 from views.registry import VIEW_ORDER
+from views.settings import read_view_settings
 
 SHARES = np.geomspace(0.00001, 0.8, 12).tolist()
 NEAR_CASES, NEAR_TIMES = 8, 3.0
 LARGEST_SHARE = 0.98
-WAYS: dict[str, dict[str, bool]] = {"incremental": {"by_feeds": True}, "full": {"full": True}}
+WAYS = ("incremental", "full")
 CLOCKS = {"cpu_seconds": "", "seconds": "_by_clock"}  # what is measured, to the suffix of its names in a case
 SHORTEST = 0.01  # seconds below which a relative error says nothing
 Case = dict[str, Any]
@@ -72,11 +77,15 @@ def _measure(home: Home, share: float, repeats: int) -> Case:
     change = correct_share(changed, share)
     trial_path = home.path.with_name("trial")
     taken: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    amounts: dict[str, Case] = {}
     for repeat in range(repeats):
-        for way in list(WAYS)[:: 1 if repeat % 2 == 0 else -1]:
+        for way in WAYS[:: 1 if repeat % 2 == 0 else -1]:
             trial = copy_home(changed, trial_path)
-            taken[way].append(measured_refresh(trial, "duckdb", dict(WAYS[way]))["views"])
-    chosen = measured_refresh(copy_home(changed, trial_path), "duckdb", {})["views"]
+            if way == "full":
+                taken[way].append(measured_refresh(trial, "duckdb", {"full": True})["views"])
+            else:
+                views, amounts = _follow_feeds(trial)
+                taken[way].append(views)
     plan = json.loads((home.path / "world.json").read_text())
     sizes = [session_size(plan["seed"], seq) for seq in range(1, plan["num_sessions"] + 1)]
     touched = sum(sizes[seq - 1] for seq in change.session_seqs)
@@ -87,47 +96,61 @@ def _measure(home: Home, share: float, repeats: int) -> Case:
         "num_nodes": sum(sizes),
         "sessions": len(change.session_seqs),
         "is_near_break_even": False,
-        "chosen": {name: view["mode"] for name, view in chosen.items()},
-        "reasons": {name: view["reason"] for name, view in chosen.items()},
-        "amounts": _amounts(copy_home(changed, trial_path)),
+        "amounts": amounts,
     }
     for clock, suffix in CLOCKS.items():
         for way, runs in taken.items():
             case[way + suffix] = {name: statistics.median(views[name][clock] for views in runs) for name in runs[0]}
-        case |= _regret(case, suffix)
-    print(f"{100 * case['share']:.3f} %: {case['regret']:.2f} regret", file=sys.stderr, flush=True)
+    sums = ", ".join(f"{way} {sum(case[way].values()):.2f} s" for way in WAYS)
+    print(f"{100 * case['share']:.3f} %: {sums}", file=sys.stderr, flush=True)
     return case
 
 
-def _amounts(home: Home) -> dict[str, Case]:
-    """What each way of each view goes through, as the planner sees it before the view is refreshed."""
+def _follow_feeds(home: Home) -> tuple[dict[str, Case], dict[str, Case]]:
+    """Refresh from the feeds: seconds of every view, and what each way of it goes through as the planner sees it."""
     chain = Chain(Tables(home), VIEW_ORDER)
     chain.planner.must_be_incremental = True
-    found = {}
+    views, amounts = {}, {}
+    plan_view = chain.planner.plan
+
+    def noting_plan(name: str, *, full: bool = False) -> Plan:
+        plan = plan_view(name, full=full)
+        if name not in WALKED and plan.mode == "incremental":
+            cost = estimate_cost(chain.engine, name, plan.scope, chain.settings.cost)
+            amounts[name] = {"incremental": vars(cost.touched), "full": vars(cost.everything)}
+        return plan
+
+    chain.planner.plan = noting_plan  # type: ignore[method-assign]
     try:
         for name in VIEW_ORDER:
-            plan = chain.planner.plan(name)
-            if name not in WALKED and plan.mode == "incremental":
-                cost = estimate_cost(chain.engine, name, plan.scope, chain.settings.cost)
-                found[name] = {"incremental": vars(cost.touched), "full": vars(cost.everything)}
+            begin, begin_cpu = time.perf_counter(), time.process_time()
             chain.refresh(name)
+            views[name] = {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - begin_cpu}
     finally:
         chain.close()
-    return found
+    return views, amounts
 
 
-def _regret(case: Case, suffix: str) -> Case:
-    """Seconds of what was chosen, view by view, and how much longer that is than the better way."""
-    names = list(case["chosen"])
-    chosen = sum(case[("full" if case["chosen"][name] == "full" else "incremental") + suffix][name] for name in names)
-    better = min(sum(case[way + suffix].values()) for way in WAYS)
-    by_view = sum(min(case[way + suffix][name] for way in WAYS) for name in names)
-    return {
-        f"chosen_seconds{suffix}": chosen,
-        f"better_seconds{suffix}": better,
-        f"regret{suffix}": max(chosen / better - 1, 0.0),
-        f"regret_by_view{suffix}": chosen / by_view - 1,
-    }
+def choose(case: Case) -> Case:
+    """What the planner chooses by the constants of now, and the regret of that."""
+    settings = read_view_settings().cost
+    names = list(case["incremental"])
+    modes = dict.fromkeys(names, "incremental")
+    for name, amount in case["amounts"].items():
+        if cost_of(name, Amount(**amount["incremental"]), Amount(**amount["full"]), settings).is_full_cheaper:
+            modes[name] = "full"
+    found: Case = {"chosen": modes}
+    for suffix in CLOCKS.values():
+        chosen = sum(case[modes[name] + suffix][name] for name in names)
+        better = min(sum(case[way + suffix].values()) for way in WAYS)
+        by_view = sum(min(case[way + suffix][name] for way in WAYS) for name in names)
+        found |= {
+            f"chosen_seconds{suffix}": chosen,
+            f"better_seconds{suffix}": better,
+            f"regret{suffix}": max(chosen / better - 1, 0.0),
+            f"regret_by_view{suffix}": chosen / by_view - 1,
+        }
+    return case | found
 
 
 def break_even(cases: list[Case]) -> float:
@@ -214,24 +237,29 @@ def main() -> None:
         "--out", type=Path, default=Path(os.environ.get("OUT") or "data/benchmarks/planner_choice.json")
     )
     parser.add_argument("--folder", type=Path, help="where scratch data goes; it is removed afterwards")
+    parser.add_argument("--again", type=Path, help="a JSON of before: choose by the constants of now, measure nothing")
     arguments = parser.parse_args()
     console = Console(width=130)
     report: dict[str, Any] = {"machine": machine()}
+    if arguments.again:
+        report = json.loads(arguments.again.read_text())
     with tempfile.TemporaryDirectory(prefix="espalier-bench-", dir=arguments.folder) as folder:
         for part in ("calibrate", "test"):
             if arguments.only not in (None, part):
                 continue
-            seed = getattr(arguments, part)
-            cases = measure_seed(Path(folder), arguments.nodes, seed=seed, repeats=arguments.repeats)
-            report[part] = {"seed": seed, "cases": cases}
+            if not arguments.again:
+                seed = getattr(arguments, part)
+                cases = measure_seed(Path(folder), arguments.nodes, seed=seed, repeats=arguments.repeats)
+                report[part] = {"seed": seed, "cases": cases}
+            seed, cases = report[part]["seed"], [choose(case) for case in report[part]["cases"]]
+            report[part] |= {"cases": cases, "mean_regret": statistics.mean(case["regret"] for case in cases)}
             if part == "calibrate":
                 report[part]["constants"] = constants(cases)
                 _show_constants(console, seed, cases, report[part]["constants"])
             else:
-                report[part]["mean_regret"] = statistics.mean(case["regret"] for case in cases)
                 _show_cases(console, seed, cases)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+            arguments.out.parent.mkdir(parents=True, exist_ok=True)
+            arguments.out.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
     print(f"written to {arguments.out}")
 
 

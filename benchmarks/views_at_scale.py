@@ -14,7 +14,7 @@ Two times of a recompute stand beside it. The *first build*, in a fresh process 
 view from all rows and writes it: what the targets are set against. `refresh(full=True)` *in place*, in a fresh process
 after the last trial of each kind, computes every view from all rows too and subtracts what is stored: it reads the old
 rows besides and writes none. So it is the comparison as well: what was maintained is right exactly if no view reports a
-row inserted, updated or deleted. `--compare each` does this after every trial.
+row inserted, updated or deleted. `--compare each` does this after every trial, `once` after all of them.
 
 A refresh is everything that it does: maintained relations, training views, and what lies between them. Processor
 seconds stand beside its seconds, since others who use the machine stretch the latter.
@@ -38,7 +38,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import machine
+from benchmarks.measuring import copy_home, machine
 from benchmarks.refresh_child import RefreshChild
 from benchmarks.scale_report import show
 from benchmarks.world_changes import Change, append_tail, backprop_only, correct_scattered
@@ -56,25 +56,19 @@ Measured = dict[str, Any]
 
 
 def measure_world(
-    home: Home, num_nodes: int, world: Measured, *, seed: int, engine: str, compare: str, keep: Callable[[], None]
+    home: Home, num_nodes: int, world: Measured, *, engine: str, compare: str, keep: Callable[[], None]
 ) -> None:
-    """Generate a world of this size and put it through the changes.
+    """Put a generated world through the changes.
 
     Args:
-        home: A new one.
+        home: Whose base tables are as generated, and whose views are not built.
         num_nodes: Its size, about.
         world: Filled with everything that is measured.
-        seed: Of the world.
         engine: That refreshes.
-        compare: `each` trial is compared with a recompute, or the last of each `kind`.
+        compare: `each` trial is compared with a recompute, the last of each `kind`, or the very last (`once`).
         keep: Called whenever there is more in `world`.
     """
-    world |= {"nodes_asked_for": num_nodes, "full_in_place": [], "changes": {}}
-    say(f"{num_nodes} nodes: generating")
-    begin = time.perf_counter()
-    run = [sys.executable, "-m", "benchmarks.world_generator", str(home.path), "--nodes", str(num_nodes)]
-    subprocess.run([*run, "--seed", str(seed)], check=True, stdout=subprocess.DEVNULL)
-    world |= {"generated_seconds": time.perf_counter() - begin, "disk": bytes_on_disk(home)}
+    world |= {"nodes_asked_for": num_nodes, "disk": bytes_on_disk(home), "full_in_place": [], "changes": {}}
     say(f"{num_nodes} nodes: first build")
     with RefreshChild(home, engine=engine) as child:
         world["first_build"] = child.refresh()
@@ -92,9 +86,23 @@ def measure_world(
                 say(f"{num_nodes} nodes: {kind} {trial + 1} of {change.num_nodes} nodes took {told(measured)}")
                 found.append(measured)
                 keep()
-                if compare == "each" or trial == trials - 1:
+                is_last = trial == trials - 1 and (compare == "kind" or kind == list(TRIALS)[-1])
+                if compare == "each" or is_last:
                     measured["rows_that_differ"] = _compare(home, num_nodes, world, engine)
                     keep()
+
+
+def generated(home: Home, num_nodes: int, seed: int, worlds: Path | None) -> Home:
+    """A world of this size in a new home: a copy from the folder `worlds` where it lies there, put there otherwise."""
+    stored = home if worlds is None else Home(worlds / f"{num_nodes}-{seed}")
+    if stored is home or not stored.path.exists():
+        say(f"{num_nodes} nodes: generating")
+        making = stored.path.with_name(stored.path.name + ".unfinished")
+        shutil.rmtree(making, ignore_errors=True)
+        run = [sys.executable, "-m", "benchmarks.world_generator", str(making), "--nodes", str(num_nodes)]
+        subprocess.run([*run, "--seed", str(seed)], check=True, stdout=subprocess.DEVNULL)
+        making.rename(stored.path)
+    return home if stored is home else copy_home(stored, home.path)
 
 
 def _compare(home: Home, num_nodes: int, world: Measured, engine: str) -> dict[str, int]:
@@ -181,8 +189,12 @@ def main() -> int:
         "--out", type=Path, default=Path(os.environ.get("OUT") or "data/benchmarks/views_at_scale.json")
     )
     parser.add_argument(
-        "--compare", choices=("each", "kind"), default="kind", help="compare each trial, or the last of each kind"
+        "--compare",
+        choices=("each", "kind", "once"),
+        default="kind",
+        help="compare each trial, the last of each kind, or only once at the end",
     )
+    parser.add_argument("--worlds", type=Path, help="where generated worlds are kept and found again; on the same disk")
     parser.add_argument("--folder", type=Path, help="where scratch data goes; it is removed afterwards")
     arguments = parser.parse_args()
     report: Measured = {"machine": machine(), "engine": arguments.engine, "seed": arguments.seed, "worlds": {}}
@@ -198,8 +210,9 @@ def main() -> int:
         try:
             for size, num_nodes in (("small", arguments.nodes // 10), ("large", arguments.nodes)):
                 home = Home(Path(folder) / size)
-                how = {"seed": arguments.seed, "engine": arguments.engine, "compare": arguments.compare}
                 worlds[size] = {}
+                generated(home, num_nodes, arguments.seed, arguments.worlds)
+                how = {"engine": arguments.engine, "compare": arguments.compare}
                 measure_world(home, num_nodes, worlds[size], keep=keep, **how)
                 shutil.rmtree(home.path)
         except Exception:

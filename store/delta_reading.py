@@ -1,7 +1,6 @@
 """Reading Delta tables: what there is, rows at a version, changes between versions, and what each commit said."""
 
 import os
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from store.commits import user_metadata, version_ranges
 from store.duckdb_connection import short_connection
 from store.errors import TableDamaged, UnknownName, VersionGone
 from store.home import Home
-from store.known_logs import PRUNED_BY, DataFile, known_log
+from store.known_logs import PRUNED_BY, DataFile, Listing, known_log
 from store.schema import TABLES, TableSchema
 
 
@@ -152,6 +151,7 @@ class ReadableTables:
         version: int | None = None,
         session_seqs: Iterable[int] | None = None,
         task_ids: Iterable[str] | None = None,
+        must_exist: bool = True,
     ) -> list[DataFile]:
         """Parquet files of a version, pruned by the log's statistics to those that can hold what is asked for.
 
@@ -160,6 +160,7 @@ class ReadableTables:
             version: Delta version; None is the latest.
             session_seqs: Only files that can hold rows of these sessions.
             task_ids: Only files that can hold rows of these tasks.
+            must_exist: Look for each file of a version that is named; off where only the log's word is wanted.
 
         Raises:
             VersionGone: A file of that version was removed.
@@ -167,19 +168,16 @@ class ReadableTables:
         pinned = self.version(name) if version is None else version
         if pinned is None:
             return []
-        listed = known_log(self.path(name)).files(pinned, lambda: self.open(name, version=pinned))
-        files = list(listed.values())
-        asked: dict[str, Iterable[Any] | None] = dict(zip(PRUNED_BY, (session_seqs, task_ids), strict=True))
-        for column, values in asked.items():
-            if values is not None:
-                wanted = sorted(set(values))
-                files = [file for file in files if column not in file.bounds or _any_in(wanted, *file.bounds[column])]
-        if version is not None:
+        files = self._listing(name, pinned).holding(dict(zip(PRUNED_BY, (session_seqs, task_ids), strict=True)))
+        if version is not None and must_exist:
             gone = [file for file in files if not os.path.exists(file.path)]
             if gone:
                 lost = f"{name}@{version} lost {len(gone)} of its {len(files)} files"
                 raise VersionGone(f"{lost}; {self._readable(name)}.")
         return files
+
+    def _listing(self, name: str, version: int) -> Listing:
+        return known_log(self.path(name)).listing(version, lambda: self.open(name, version=version))
 
     def files(
         self,
@@ -195,7 +193,13 @@ class ReadableTables:
 
     def num_rows(self, name: str, *, version: int | None = None) -> int:
         """Rows of a version by the Delta log's own count; no file is opened."""
-        return sum(file.num_rows for file in self.data_files(name, version=version))
+        pinned = self.version(name) if version is None else version
+        return 0 if pinned is None else self._listing(name, pinned).num_rows
+
+    def size_bytes(self, name: str, *, version: int | None = None) -> int:
+        """Bytes of a version's files by the Delta log's own count; no file is opened."""
+        pinned = self.version(name) if version is None else version
+        return 0 if pinned is None else self._listing(name, pinned).size_bytes
 
     def read(
         self,
@@ -272,8 +276,3 @@ class ReadableTables:
             if all((root / path).exists() for path in paths):
                 readable.append(version)
         return f"versions that can be read: {version_ranges(readable)}" if readable else "no version can be read"
-
-
-def _any_in(ordered: list[Any], first: Any, last: Any) -> bool:
-    place = bisect_left(ordered, first)
-    return place < len(ordered) and ordered[place] <= last

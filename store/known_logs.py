@@ -8,11 +8,13 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -34,6 +36,55 @@ class DataFile:
     bounds: dict[str, tuple[Any, Any]]  # column of PRUNED_BY to its (min, max); absent where the log does not say
 
 
+@dataclass(frozen=True)
+class Listing:
+    """The files of a version by their path, and what is asked of all of them at once."""
+
+    by_path: dict[str, DataFile]
+
+    @cached_property
+    def files(self) -> list[DataFile]:
+        """Every file."""
+        return list(self.by_path.values())
+
+    @cached_property
+    def num_rows(self) -> int:
+        """Rows of all files together."""
+        return sum(file.num_rows for file in self.files)
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Bytes of all files together."""
+        return sum(file.size_bytes for file in self.files)
+
+    def holding(self, asked: Mapping[str, Iterable[Any] | None]) -> list[DataFile]:
+        """Files that can hold rows with any of these values, by columns of PRUNED_BY; None asks for no value."""
+        can_hold = np.ones(len(self.files), bool)
+        for column, values in asked.items():
+            if values is not None:
+                lows, highs, unknown = self._bounds[column]
+                wanted = np.array(sorted(set(values)), dtype=lows.dtype if len(lows) else None)
+                places = np.searchsorted(wanted, lows)
+                in_bounds = places < len(wanted)
+                in_bounds[in_bounds] = wanted[places[in_bounds]] <= highs[in_bounds]
+                can_hold[~unknown] &= in_bounds
+        if can_hold.all():
+            return self.files
+        return [self.files[place] for place in np.flatnonzero(can_hold)]
+
+    @cached_property
+    def _bounds(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Per column of PRUNED_BY the least and the greatest value of each file whose log says so, and which do not."""
+        found = {}
+        for column in PRUNED_BY:
+            known = [file.bounds[column] for file in self.files if column in file.bounds]
+            unknown = np.array([column not in file.bounds for file in self.files], bool)
+            kind = object if column == "task_id" else np.int64
+            lows, highs = (np.array([bound[end] for bound in known], kind) for end in (0, 1))
+            found[column] = lows, highs, unknown
+        return found
+
+
 @dataclass
 class KnownLog:
     """One table's log: a handle at some version, and which files recent versions have."""
@@ -42,7 +93,7 @@ class KnownLog:
     handle: DeltaTable | None = None
     written_at: int = 0
     lock: Any = field(default_factory=threading.RLock)
-    listings: "OrderedDict[tuple[int, int], dict[str, DataFile]]" = field(default_factory=OrderedDict)
+    listings: "OrderedDict[tuple[int, int], Listing]" = field(default_factory=OrderedDict)
 
     def moved_to_latest(self) -> DeltaTable:
         """The handle at the latest version; who asks holds the lock for as long as it must not move.
@@ -65,8 +116,8 @@ class KnownLog:
         self.handle, self.written_at = handle, entry_written_at(self.root, handle.version())
         return handle
 
-    def files(self, version: int, open_version: Callable[[], DeltaTable]) -> dict[str, DataFile]:
-        """Files of a version by their path; read from the log entries since a version that is known, where few.
+    def listing(self, version: int, open_version: Callable[[], DeltaTable]) -> Listing:
+        """Files of a version; read from the log entries since a version that is known, where few.
 
         Args:
             version: Delta version.
@@ -75,7 +126,8 @@ class KnownLog:
         with self.lock:
             key = (version, entry_written_at(self.root, version))
             if key not in self.listings:
-                self.listings[key] = self._advanced(version) or _listed(open_version(), self.root)
+                files = self._advanced(version)
+                self.listings[key] = Listing(_listed(open_version(), self.root) if files is None else files)
                 while len(self.listings) > KEPT_VERSIONS:
                     self.listings.popitem(last=False)
             self.listings.move_to_end(key)
@@ -91,7 +143,7 @@ class KnownLog:
         if not earlier:
             return None
         start = max(earlier)
-        files = dict(self.listings[start])
+        files = dict(self.listings[start].by_path)
         try:
             for between in range(start[0] + 1, version + 1):
                 text = (self.root / "_delta_log" / f"{between:020}.json").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from store.delta import CHANGE, Commit, LostRace, Tables
 from store.errors import VersionGone
 from store.home import Home
-from store.known_logs import DataFile
+from store.known_logs import DataFile, Listing
 
 FEED_TYPES = {"insert": "insert", "delete": "delete"}
 
@@ -69,18 +69,23 @@ class MemoryTables(Tables):
         version: int | None = None,
         session_seqs: Iterable[int] | None = None,
         task_ids: Iterable[str] | None = None,
+        must_exist: bool = True,
     ) -> list[DataFile]:
-        if name not in self.versions:
+        number = self.version(name) if version is None else version
+        if number is None:
             return []
-        number = len(self.versions[name]) - 1 if version is None else version
         if number < self.kept_from.get(name, 0):
             raise VersionGone(f"{name}@{number}")
-        rows = self.versions[name][number]
         path = self.folder / f"{name}-{number}.parquet"
         if path.name not in self.on_disk:
-            pq.write_table(pa.Table.from_pylist(list(rows.values()), schema=self.schema(name).columns), path)
+            rows = list(self.versions[name][number].values())
+            pq.write_table(pa.Table.from_pylist(rows, schema=self.schema(name).columns), path)
             self.on_disk.add(path.name)
-        return [DataFile(str(path), 0, len(rows), {})]
+        return list(self._listing(name, number).files)
+
+    def _listing(self, name: str, version: int) -> Listing:
+        path = str(self.folder / f"{name}-{version}.parquet")
+        return Listing({path: DataFile(path, 0, len(self.versions[name][version]), {})})
 
     def changes(
         self, name: str, *, start: int, end: int | None = None, columns: Sequence[str] | None = None

@@ -56,6 +56,11 @@ def estimate_cost(engine: Engine, name: str, scope: Scope, settings: CostSetting
     share = num_touched / all_keys if all_keys else 0.0
     touched = Amount(_mebibytes(engine, name, scope), round(share * all_nodes), num_touched)
     everything = Amount(_mebibytes(engine, name, EVERYTHING), all_nodes, 0)
+    return cost_of(name, touched, everything, settings)
+
+
+def cost_of(name: str, touched: Amount, everything: Amount, settings: CostSettings) -> Cost:
+    """The cost of refreshing a view, from what each way goes through."""
     return Cost(
         incremental=_seconds(name, touched, settings),
         full=_seconds(name, everything, settings),
@@ -80,9 +85,13 @@ def _mebibytes(engine: Engine, name: str, scope: Scope) -> float:
     size = 0
     for table in (name, *table_inputs(name)):
         pin = engine.pins[table]
-        if pin is not None:
-            files = engine.tables.data_files(
-                table, version=pin, session_seqs=scope.session_seqs, task_ids=scope.task_ids
-            )
-            size += sum(file.size_bytes for file in files)
+        if pin is None:
+            continue
+        if scope == EVERYTHING:
+            size += engine.tables.size_bytes(table, version=pin)
+            continue
+        files = engine.tables.data_files(
+            table, version=pin, session_seqs=scope.session_seqs, task_ids=scope.task_ids, must_exist=False
+        )
+        size += sum(file.size_bytes for file in files)
     return size / MIB

@@ -244,12 +244,8 @@ class Chain:
     def _read_so_far(self, plan: Plan) -> dict[str, int]:
         """Files and bytes that planning and computing opened, beside the bytes of all inputs."""
         opened = self.engine.opened
-        inputs = sum(
-            file.size_bytes
-            for table, pin in plan.input_versions.items()
-            if pin is not None
-            for file in self.tables.data_files(table, version=pin)
-        )
+        pinned = {table: pin for table, pin in plan.input_versions.items() if pin is not None}
+        inputs = sum(self.tables.size_bytes(table, version=pin) for table, pin in pinned.items())
         return {"files_read": len(opened), "bytes_read": sum(opened.values()), "input_bytes": inputs}
 
     def _old_rows(self, name: str, scope: Scope, version: int) -> str:
