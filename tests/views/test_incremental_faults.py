@@ -10,6 +10,7 @@ import pytest
 from memory_tables import MemoryTables
 from oracle_walks import Row
 from store.home import Home, open_home
+from table_upkeep import do_upkeep
 from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_oracle, pass_over, rows_at
 from views.refresh import RefreshResult, refresh
 from views.registry import VIEW_ORDER, declare_views
@@ -228,6 +229,22 @@ def test_a_cohort_in_which_one_row_moved_is_as_if_computed_afresh(world: World) 
         world.node(f"n{number % 8}", "s", fitness=0.1 * (number % 8) + 1e-9 * number)
         refreshed(world)
     assert_views_equal_a_recompute(world)
+
+
+def test_rows_that_were_written_again_as_they_were_rewrite_no_row_of_any_view(home: Home) -> None:
+    """delta#1324, delta#1500: an update that changes nothing, and an overwrite with equal rows, are in the feed."""
+    world = siblings(World(home).task("t").session("s").node("root", "s", fitness=0.0), {"a": 1.0, "b": 2.0})
+    world.tag("node", "a", "pii").retract("node", "b", kind="invalidate")
+    world.save()
+    refresh(home)
+    declare_views(world.tables)
+    before = {view: world.tables.data_version(view) for view in VIEW_ORDER}
+    for kind in ("rewrite equal rows", "replace by equal rows"):
+        do_upkeep(world, kind)
+        assert world.tables.changes("nodes", start=world.tables.version("nodes") or 0).num_rows > 0
+        results = refresh(home)
+        assert {(result.inserted, result.updated, result.deleted) for result in results.values()} == {(0, 0, 0)}
+    assert {view: world.tables.data_version(view) for view in VIEW_ORDER} == before
 
 
 def test_only_visits_moving_rewrites_no_row_of_any_view(home: Home) -> None:

@@ -22,7 +22,7 @@ def test_views_kept_up_by_spark_equal_the_oracle_after_a_history_of_every_kind(
 ) -> None:
     changed = {"buggy_rejected": True, "cohort_kinds": ["parent", "depth"], "pair_across_prompts": True}
     histories = [
-        draw_history_of_every_kind(f"spark {number}", passes=3, settings=changed) for number in range(HISTORIES)
+        draw_history_of_every_kind(f"spark {number}", passes=2, settings=changed) for number in range(HISTORIES)
     ]
     counts = run_histories([[history] for history in histories], "delta", ["spark"])
     assert_all_happened(counts, dict.fromkeys([*KINDS, *UPKEEP], HISTORIES), record_property)
