@@ -52,3 +52,13 @@ def sample_logs() -> Path:
     if not folder.is_dir():
         pytest.fail(f"ESPALIER_SAMPLE_LOGS names {folder}, which is no folder")
     return folder
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests counted (`record_property`), from every worker."""
+    for reports in list(terminalreporter.stats.values()):
+        for report in reports:
+            if getattr(report, "when", None) == "call" and report.user_properties:
+                terminalreporter.section(report.nodeid.split("::")[-1], sep="-")
+                for name, value in report.user_properties:
+                    terminalreporter.write_line(f"{name}: {value}")

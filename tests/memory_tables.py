@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.delta import CHANGE, Commit, LostRace, Tables
+from store.errors import VersionGone
 from store.home import Home
 from store.known_logs import DataFile, Listing
 
@@ -27,6 +28,23 @@ class MemoryTables(Tables):
         self.versions: dict[str, list[dict[tuple[Any, ...], dict[str, Any]]]] = {}
         self.feeds: dict[str, list[list[dict[str, Any]]]] = {}
         self.commit_metadata: dict[str, list[dict[str, Any]]] = {}
+        self.kept_from: dict[str, int] = {}  # the earliest version whose rows, and last whose changes, are still there
+        self.on_disk: set[str] = set()
+
+    def reopened(self) -> "MemoryTables":
+        """The same tables as another process would open them."""
+        other = MemoryTables(self.home, self.folder)
+        shared = ("versions", "feeds", "commit_metadata", "kept_from", "on_disk")
+        vars(other).update({name: getattr(self, name) for name in shared})
+        return other
+
+    def compact(self, name: str) -> None:
+        """A commit that moves no row and repeats what the last one said."""
+        self._append(name, self.versions[name][-1], [], self.commit_metadata[name][-1])
+
+    def forget(self, name: str) -> None:
+        """Lose all that only older versions than the latest need."""
+        self.kept_from[name] = len(self.versions[name]) - 1
 
     def exists(self, name: str) -> bool:
         return name in self.versions
@@ -54,7 +72,16 @@ class MemoryTables(Tables):
         must_exist: bool = True,
     ) -> list[DataFile]:
         number = self.version(name) if version is None else version
-        return [] if number is None else self._listing(name, number).files
+        if number is None:
+            return []
+        if number < self.kept_from.get(name, 0):
+            raise VersionGone(f"{name}@{number}")
+        path = self.folder / f"{name}-{number}.parquet"
+        if path.name not in self.on_disk:
+            rows = list(self.versions[name][number].values())
+            pq.write_table(pa.Table.from_pylist(rows, schema=self.schema(name).columns), path)
+            self.on_disk.add(path.name)
+        return list(self._listing(name, number).files)
 
     def _listing(self, name: str, version: int) -> Listing:
         path = str(self.folder / f"{name}-{version}.parquet")
@@ -63,6 +90,8 @@ class MemoryTables(Tables):
     def changes(
         self, name: str, *, start: int, end: int | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
+        if start <= self.kept_from.get(name, -1):
+            raise VersionGone(f"change feed of {name} from version {start}")
         schema = self.schema(name).columns
         fields = [schema.field(column) for column in columns or schema.names]
         rows = [
@@ -130,5 +159,3 @@ class MemoryTables(Tables):
         self.versions.setdefault(name, []).append(rows)
         self.feeds.setdefault(name, []).append(images)
         self.commit_metadata.setdefault(name, []).append(metadata)
-        path = self.folder / f"{name}-{len(self.versions[name]) - 1}.parquet"
-        pq.write_table(pa.Table.from_pylist(list(rows.values()), schema=self.schema(name).columns), path)

@@ -1,15 +1,17 @@
 """Runs a refresh over a world and holds the result against the oracle and against a full recompute."""
 
+import math
 from typing import Any
 
-import pytest
-
+from memory_tables import MemoryTables
 from oracle_walks import Row
+from store.delta import Tables
 from store.schema import TABLES
 from view_oracle import expected_views
 from views.definition import WALKED, view_digest
 from views.difference import difference
 from views.engine import EVERYTHING
+from views.feeds import LEAVING
 from views.refresh import Chain, RefreshResult, open_walk
 from views.registry import VIEW_ORDER, view_schema
 from views.settings import ViewSettings
@@ -30,6 +32,58 @@ def pass_over(world: World) -> dict[str, RefreshResult]:
         return {name: chain.refresh(name, full=False) for name in VIEW_ORDER}
     finally:
         chain.close()
+
+
+def rows_at(tables: Tables, name: str, version: int | None = None) -> list[Row]:
+    """All rows of a table at a version, or the latest."""
+    if isinstance(tables, MemoryTables):
+        return list(tables.versions[name][-1 if version is None else version].values())
+    return tables.read(name, version=version).to_pylist()
+
+
+class FeedReplay:
+    """Follows the views' own feeds, as something that stands on them would, and says what rows they tell."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[tuple[Any, ...], Row]] = {}
+        self.seen: dict[str, int] = {}
+
+    def follow(self, tables: Tables, name: str) -> list[Row]:
+        """The view's rows now, which its feed must tell too; a row that did not change must not be in the feed."""
+        latest = tables.version(name)
+        assert latest is not None
+        told, key = self.rows.setdefault(name, {}), view_schema(name).key
+        for version, images in self._images(tables, name, latest):
+            gone: dict[tuple[Any, ...], Row] = {}
+            for is_leaving in (True, False):
+                for image in images:
+                    if (image["_change_type"] in LEAVING) != is_leaving:
+                        continue
+                    row = {column: value for column, value in image.items() if not column.startswith("_c")}
+                    identity = tuple(row[column] for column in key)
+                    if is_leaving:
+                        gone[identity] = told.pop(identity)
+                        assert gone[identity] == row, f"{name}@{version}: the feed takes another row than it gave"
+                    else:
+                        assert identity not in told, f"{name}@{version}: {identity} comes twice"
+                        is_equal = identity in gone and _content(gone[identity]) == _content(row)
+                        assert not is_equal, f"{name}@{version}: {identity} was rewritten unchanged"
+                        told[identity] = row
+        rows = rows_at(tables, name)
+        assert {tuple(row[column] for column in key): row for row in rows} == told, f"{name}: its feed tells other rows"
+        return rows
+
+    def _images(self, tables: Tables, name: str, latest: int) -> list[tuple[int, list[Row]]]:
+        start, self.seen[name] = self.seen.get(name, -1) + 1, latest
+        by_version: dict[int, list[Row]] = {}
+        for image in tables.changes(name, start=start, end=latest).to_pylist():
+            by_version.setdefault(image["_commit_version"], []).append(image)
+        return sorted(by_version.items())
+
+
+def _content(row: Row) -> Any:
+    """What tells a row from another of its key: two rows are equal if their digests are."""
+    return row.get("row_digest", row)
 
 
 def assert_views_equal_the_oracle(world: World, settings: ViewSettings) -> None:
@@ -69,9 +123,9 @@ def assert_rows_equal(name: str, rows: list[Row], expected: list[Row]) -> None:
     missing, extra = sorted(wanted.keys() - found.keys(), key=str), sorted(found.keys() - wanted.keys(), key=str)
     assert not missing and not extra, f"{name} lacks {missing} and should not have {extra}"
     for identity, row in found.items():
-        assert_same(
-            f"{name} {identity}", {column: row[column] for column in row if column != "row_digest"}, wanted[identity]
-        )
+        content = {column: row[column] for column in row if column != "row_digest"}
+        if content != wanted[identity]:
+            assert_same(f"{name} {identity}", content, wanted[identity])
 
 
 def assert_same(place: str, found: Any, wanted: Any) -> None:
@@ -84,17 +138,17 @@ def assert_same(place: str, found: Any, wanted: Any) -> None:
         for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
             assert_same(f"{place}[{number}]", one, other)
     elif isinstance(wanted, float):
-        assert found == pytest.approx(wanted, rel=1e-9, abs=1e-9), f"{place}: {found} is not {wanted}"
+        is_near = found is not None and math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
+        assert is_near, f"{place}: {found} is not {wanted}"
     else:
         assert found == wanted, f"{place}: {found!r} is not {wanted!r}"
 
 
 def with_readable_cohorts(rows: list[Row]) -> list[Row]:
     """The oracle calls a cohort by its kind and first member, since ids are digests of the view's own."""
-    first = {
-        row["cohort_id"]: min(other["node_id"] for other in rows if other["cohort_id"] == row["cohort_id"])
-        for row in rows
-    }
+    first: dict[str, str] = {}
+    for row in rows:
+        first[row["cohort_id"]] = min(row["node_id"], first.get(row["cohort_id"], row["node_id"]))
     renamed = []
     for row in rows:
         name = f"{row['kind']} of {first[row['cohort_id']]}"

@@ -1,240 +1,173 @@
-"""Random histories of a small world: what can happen to the tables between two refreshes."""
+"""Random histories of small worlds, as data: what happens to the tables between refreshes, and how each one runs.
 
+A history is drawn from a seed and is nothing but actions that `world.act` takes, so that a failing one can be made
+smaller by leaving actions out, and pasted as a case.
+"""
+
+import random
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hypothesis import strategies as st
-
-from world import World, turns
-
-NODE_IDS = [f"n{number:02d}" for number in range(16)]
-SESSIONS = {"s1": "t1", "s2": "t1", "s3": "t1", "s4": "t2"}
-FITNESSES = [0.0, 0.5, 1.0, 1.0, 2.5, -1.0]
-PROMPTS = ["make it fast", "make it small", [*turns(("system", "you tune kernels")), *turns("make it fast")]]
-ANSWERS = ["block 32", "block 64", "warps 8", " \n", ""]
-SCOPES = ["node", "subtree", "session", "task", "source", "user", "model", "verifier", "tag"]
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-
-
-def new_world(world: World) -> World:
-    """Two tasks, four sessions, no nodes."""
-    world.task("t1", domain="kernel", specification="be fast").task("t2")
-    for session_id, task_id in SESSIONS.items():
-        world.session(session_id, task_id, user_id=f"user of {session_id}", ucb_constant=1.4)
-    return world
-
-
-def session_of(node_id: str) -> str:
-    return f"s{int(node_id[1:]) % 4 + 1}"
-
-
-def existing(world: World) -> list[str]:
-    return sorted(key[0] for key in world.rows.get("nodes", {}))
-
-
-def one_of(draw: Draw, choices: list[Any]) -> Any:
-    return draw(st.sampled_from(choices))
-
-
-def add_node(world: World, draw: Draw) -> None:
-    """A node comes, at times before its parent, at times as a copy, at times without anything said."""
-    absent = [node_id for node_id in NODE_IDS if node_id not in existing(world)]
-    if not absent:
-        return
-    node_id = one_of(draw, absent)
-    session_id = session_of(node_id)
-    near = [other for other in NODE_IDS if session_of(other) == session_id and other != node_id]
-    parent = one_of(draw, [None, *near, *near, *NODE_IDS])
-    conversation = [] if parent not in existing(world) else conversation_at(world, parent)
-    asked = one_of(draw, [None, *PROMPTS, [*conversation, *turns("go on")], [*conversation, *turns("go on")]])
-    world.node(
-        node_id,
-        session_id,
-        parent=None if parent == node_id else parent,
-        asked=asked,
-        answered=one_of(draw, [None, *ANSWERS]) if asked else None,
-        artifact=one_of(draw, [None, "x = 1", "x = 2", "x = 10"]),
-        operator=one_of(draw, [None, "draft", "improve"]),
-        failure_class=one_of(draw, [None, None, "syntax", "timeout"]),
-        shown=draw(st.lists(st.sampled_from(NODE_IDS), max_size=2, unique=True)),
-        copy_of=one_of(draw, [None] * 6 + [other for other in NODE_IDS if other != node_id]),
-        fitness=one_of(draw, [None, *FITNESSES]),
-        is_buggy=one_of(draw, [False, False, False, True, None]),
-        verifier=one_of(draw, ["judge@1", "judge@1", "judge@2", None]),
-        environment_digest=one_of(draw, [None, None, "h100"]),
-        source_id=one_of(draw, ["f1", "f2"]),
-        model=one_of(draw, [None, "m1"]),
-        depth=one_of(draw, [None, 0, 1]),
-        generation=one_of(draw, [None, 1]),
-    )
-
-
-def conversation_at(world: World, node_id: str) -> list[Any]:
-    rows = [row for row in world.rows_of("prompt_history") if row["node_id"] == node_id]
-    return [{"role": row["role"], "content": row["content"]} for row in sorted(rows, key=lambda row: row["turn"])]
-
-
-def correct_score(world: World, draw: Draw) -> None:
-    """A score is corrected, lost or found; the reward follows or is unknown."""
-    node_id = one_of(draw, existing(world))
-    fitness = one_of(draw, [None, *FITNESSES])
-    world.node(node_id, session_of(node_id), fitness=fitness, reward=one_of(draw, [None, fitness]))
-
-
-def change_failure(world: World, draw: Draw) -> None:
-    """A node turns out to have failed, or not."""
-    node_id = one_of(draw, existing(world))
-    world.node(node_id, session_of(node_id), is_buggy=one_of(draw, [True, False, None]))
-
-
-def change_parent(world: World, draw: Draw) -> None:
-    """A node moves under another parent, even in a circle or another session."""
-    node_id = one_of(draw, existing(world))
-    world.node(node_id, session_of(node_id), parent=one_of(draw, [None, *NODE_IDS]))
-
-
-def change_original(world: World, draw: Draw) -> None:
-    """A node is found to be a copy, or no copy after all."""
-    node_id = one_of(draw, existing(world))
-    world.node(node_id, session_of(node_id), copy_of=one_of(draw, [None, *NODE_IDS]))
-
-
-def change_context(world: World, draw: Draw) -> None:
-    """What was shown to a node is corrected."""
-    node_id = one_of(draw, existing(world))
-    world.node(node_id, session_of(node_id), shown=draw(st.lists(st.sampled_from(NODE_IDS), max_size=2, unique=True)))
-
-
-def change_turns(world: World, draw: Draw) -> None:
-    """Prompt and answer are read anew."""
-    world.speak(one_of(draw, existing(world)), one_of(draw, [None, *PROMPTS]), one_of(draw, [None, *ANSWERS]))
-
-
-def change_place(world: World, draw: Draw) -> None:
-    """Facts that a scope or a comparison may ask for change."""
-    node_id = one_of(draw, existing(world))
-    column, value = one_of(
-        draw,
-        [
-            ("source_id", "f2"),
-            ("verifier", "judge@2"),
-            ("model", None),
-            ("environment_digest", "h100"),
-            ("depth", 1),
-            ("operator", "debug"),
-            ("failure_class", "syntax"),
-            ("step", 0),
-        ],
-    )
-    world.node(node_id, session_of(node_id), **{column: value})
-
-
-def remove_node(world: World, draw: Draw) -> None:
-    """A node is erased with its turns and the edges that end at it."""
-    node_id = one_of(draw, existing(world))
-    world.drop("nodes", node_id)
-    for table, column in (("node_edges", 1), ("prompt_history", 0)):
-        for key in [key for key in world.rows.get(table, {}) if key[column] == node_id]:
-            world.drop(table, *key)
-
-
-def touch_node(world: World, draw: Draw) -> None:
-    """Only its visits move, as after every backpropagation."""
-    node_id = one_of(draw, existing(world))
-    world.node(node_id, session_of(node_id), visits=draw(st.integers(0, 3)))
-
-
-def log_change(world: World, draw: Draw) -> None:
-    """A change-log row, at times dated back, at times clearing a field."""
-    session_id = one_of(draw, list(SESSIONS))
-    own = [node_id for node_id in existing(world) if session_of(node_id) == session_id]
-    node_id = one_of(draw, [None, *own])
-    fields = ["visits", "total_reward", "island", "reward"] if node_id else ["best_so_far", "budget_left"]
-    changed = one_of(draw, fields)
-    values: list[Any] = ["a", "b"] if changed == "island" else [0, 1, 2]
-    values += [0.5] if changed in ("total_reward", "reward", "best_so_far", "budget_left") else []
-    step = draw(st.integers(0, 3))
-    later = step + draw(st.integers(0, 2))
-    n = draw(st.integers(0, 1))
-    world.change(session_id, node_id, changed, step, one_of(draw, [None, *values]), recorded_step=later, n=n)
-
-
-def change_task(world: World, draw: Draw) -> None:
-    """A baseline is set, bound to an environment, or withdrawn; the domain changes."""
-    world.task(
-        one_of(draw, ["t1", "t2"]),
-        domain=one_of(draw, ["kernel", "program"]),
-        baseline_fitness=one_of(draw, [None, 0.5]),
-        baseline_basis="reported",
-        baseline_environment_digest=one_of(draw, [None, "h100"]),
-    )
-
-
-def change_session(world: World, draw: Draw) -> None:
-    """Whose session it was, or which model ran, is corrected."""
-    session_id = one_of(draw, list(SESSIONS))
-    world.session(
-        session_id, SESSIONS[session_id], user_id=one_of(draw, ["ann", "bob"]), model=one_of(draw, [None, "m1"])
-    )
-
-
-def assign_tag(world: World, draw: Draw) -> None:
-    """A tag is put on or taken off."""
-    kind = one_of(draw, ["node", "message", "session", "task", "source"])
-    node_id = one_of(draw, NODE_IDS)
-    targets = {"node": node_id, "message": f"{node_id}#0", "session": session_of(node_id), "task": "t1", "source": "f1"}
-    action = one_of(draw, ["add", "add", "remove"])
-    world.tag(kind, targets[kind], one_of(draw, ["pii", "internal", "local"]), action=action)
-
-
-def retract(world: World, draw: Draw) -> None:
-    """A retraction of any scope and kind."""
-    scope = one_of(draw, SCOPES)
-    ids = {
-        "session": "s1",
-        "task": "t2",
-        "source": "f2",
-        "user": "ann",
-        "model": "m1",
-        "verifier": "judge@2",
-        "tag": "pii",
-    }
-    scope_id = ids.get(scope) or one_of(draw, NODE_IDS)
-    world.retract(scope, scope_id, kind=one_of(draw, ["invalidate", "withdraw"]))
-
-
-def reinstate(world: World, draw: Draw) -> None:
-    """A retraction, or a reinstatement, is taken back."""
-    rows = sorted(key[0] for key in world.rows.get("retractions", {}))
-    if rows:
-        world.reinstate(one_of(draw, rows))
-
-
-OPERATIONS: list[Callable[[World, Draw], None]] = [
+from history_operations import (
+    FIRST,
+    OPERATIONS,
+    Chance,
+    Operation,
     add_node,
-    correct_score,
-    change_failure,
-    change_parent,
-    change_original,
-    change_context,
-    change_turns,
-    change_place,
+    new_world_actions,
     remove_node,
-    touch_node,
-    log_change,
-    change_task,
-    change_session,
-    assign_tag,
     retract,
-    reinstate,
-]
+)
+from store.schema import TABLES, TableSchema
+from world import World, act
+
+ARRIVES = ["before", "before", "before", "before", "torn", "during"]
+UPKEEP = ["rewrite equal rows", "replace by equal rows", "compact", "vacuum", "vacuum by force", "restart"]
+LAGGING = ["task_bars", "sft_trajectories", "dpo_pairs", "grpo_cohorts", "value_examples", "node_tags"]
+WRITE_ORDER = (  # as ingest writes: a visible node has all its turns
+    "tag_assignments", "prompt_history", "change_log", "node_edges", "tasks", "sessions", "nodes", "retractions",
+)  # fmt: skip
 
 
-def operate(world: World, draw: Draw, *, times: int) -> list[str]:
-    """Do some operations, one in two of them a new node; returns their names."""
-    done = []
-    for _ in range(times):
-        operation = one_of(draw, OPERATIONS + [add_node] * len(OPERATIONS) if existing(world) else [add_node])
-        operation(world, draw)
-        done.append(operation.__name__)
-    return done
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens, by the name of its operation."""
+
+    kind: str
+    actions: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What happens before one refresh, and how that refresh runs.
+
+    `rounds` are saved one after the other. The last may arrive `torn`: only its tables up to `torn_after` are there,
+    as an ingest that was killed leaves it; or `during` the refresh, which must not see it.
+    """
+
+    rounds: tuple[tuple[Step, ...], ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    upkeep: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = None  # views asked for; None is all
+    arrives: str = "before"
+    torn_after: str = "node_edges"
+
+    def steps(self) -> list[Step]:
+        """All that happens, in order."""
+        return [step for steps in self.rounds for step in steps]
+
+
+@dataclass(frozen=True)
+class History:
+    """Passes over one world; the settings and upkeep of the first history count for all that run beside it."""
+
+    passes: tuple[Pass, ...]
+    seed: str = ""
+
+    def without_step(self, number: int, round_number: int, place: int) -> "History":
+        """The same with one step left out."""
+        one = self.passes[number]
+        rounds = list(one.rounds)
+        rounds[round_number] = rounds[round_number][:place] + rounds[round_number][place + 1 :]
+        return self.with_pass(number, replace(one, rounds=tuple(rounds)))
+
+    def with_pass(self, number: int, one: Pass) -> "History":
+        """The same with another pass in the place of one."""
+        return replace(self, passes=(*self.passes[:number], one, *self.passes[number + 1 :]))
+
+
+class Declared:
+    """Stands for tables where only their columns are asked for."""
+
+    def schema(self, name: str) -> TableSchema:
+        return TABLES[name]
+
+
+def draw_history(seed: str, *, passes: int, first: int, most: int, upkeep: float = 0.12) -> History:
+    """A history with `first` steps before its first refresh and up to `most` before each other one.
+
+    `upkeep` is the probability of each kind of upkeep before a refresh.
+    """
+    chance = Chance(random.Random(seed))
+    world = World(None, tables=Declared())  # type: ignore[arg-type]
+    done: list[Pass] = []
+    settings: dict[str, Any] = {}
+    for number in range(passes):
+        if not number or chance.happens(0.3):
+            settings = draw_settings(chance)
+        steps = [Step("begin", tuple(new_world_actions()))] if not number else []
+        for action in [action for step in steps for action in step.actions]:
+            act(world, action)
+        for _ in range(first if not number else chance.number(0, most)):
+            steps.append(_draw_step(world, chance, FIRST if not number else OPERATIONS))
+        cut = chance.number(0, len(steps)) if chance.happens(0.5) else 0
+        is_whole = not number or chance.happens(0.75)
+        done.append(
+            Pass(
+                rounds=(tuple(steps[:cut]), tuple(steps[cut:])),
+                settings=settings,
+                upkeep=tuple(kind for kind in UPKEEP if number and chance.happens(upkeep)),
+                names=None if is_whole else (chance.one_of(LAGGING),),
+                arrives=chance.one_of(ARRIVES) if number else "before",
+                torn_after=chance.one_of(list(WRITE_ORDER[:-1])),
+            )
+        )
+    done[-1] = replace(done[-1], names=None, arrives="before")
+    return History(tuple(done), seed)
+
+
+def draw_history_of_every_kind(seed: str, *, passes: int, settings: dict[str, Any] | None = None) -> History:
+    """Some nodes, then every operation once, in some order, with every kind of upkeep between."""
+    chance = Chance(random.Random(seed))
+    world = World(None, tables=Declared())  # type: ignore[arg-type]
+    begin = Step("begin", tuple(new_world_actions()))
+    for action in begin.actions:
+        act(world, action)
+    before = [begin, *(_draw_step(world, chance, [add_node]) for _ in range(7))]
+    waiting = list(dict.fromkeys(OPERATIONS))
+    chance.source.shuffle(waiting)
+    done: list[Step] = []
+    while waiting:
+        operation = waiting.pop(0)
+        actions = operation(world, chance)
+        if not actions:  # not yet: there is nothing to take back, or nobody is missed
+            done.append(_draw_step(world, chance, [retract, add_node, remove_node]))
+            waiting.append(operation)
+            continue
+        for action in actions:
+            act(world, action)
+        done.append(Step(operation.__name__.replace("_", " "), tuple(actions)))
+    share = -(-len(done) // passes)
+    parts = [done[first : first + share] for first in range(0, len(done), share)]
+    rest = [
+        Pass((tuple(part),), settings=(settings or {}) if number else {}, upkeep=tuple(UPKEEP[number::passes]))
+        for number, part in enumerate(parts)
+    ]
+    return History((Pass((tuple(before),)), *rest), seed)
+
+
+def _draw_step(world: World, chance: Chance, operations: list[Operation]) -> Step:
+    while True:
+        operation: Callable[[World, Chance], list[dict[str, Any]]] = chance.one_of(operations)
+        actions = operation(world, chance)
+        if actions:
+            break
+    for action in actions:
+        act(world, action)
+    return Step(operation.__name__.replace("_", " "), tuple(actions))
+
+
+def draw_settings(chance: Chance) -> dict[str, Any]:
+    """Parameters of the views, and how the planner cuts the work."""
+    return {
+        "buggy_ancestors": chance.one_of(["cut", "drop"]),
+        "buggy_rejected": chance.one_of([False, True]),
+        "pair_across_prompts": chance.one_of([False, True]),
+        "pair_margins": chance.one_of([{"kernel": 0.15}, {"kernel": 0.6}]),
+        "max_pairs_per_parent": chance.one_of([2, 16]),
+        "cohort_kinds": chance.one_of([["parent"], ["parent", "depth", "generation"]]),
+        "tags_that_stay": chance.one_of([[], ["local"]]),
+        "nodes_at_once": chance.one_of([3, 8, 40_000]),
+        "from_nodes": chance.one_of([0, 10_000, 10_000]),
+    }

@@ -60,8 +60,12 @@ class Oracle(NodeFacts):
 
     def task_scores(self) -> list[Row]:
         columns = ("node_id", "session_seq", "task_id", "fitness_basis", "environment_digest", "fitness")
-        counted = [node_id for node_id in self.attempts if self.is_sound(node_id) and self.fitness(node_id) is not None]
-        return [{column: self.nodes[node_id][column] for column in columns} for node_id in counted]
+        with_children = {self.parent(node_id) for node_id in self.attempts if self.is_sound(node_id)}
+        return [
+            {column: self.nodes[node_id][column] for column in columns} | {"is_leaf": node_id not in with_children}
+            for node_id in self.attempts
+            if self.is_sound(node_id) and self.fitness(node_id) is not None
+        ]
 
     def task_bars(self) -> list[Row]:
         groups: dict[tuple[Any, Any, Any], list[float]] = defaultdict(list)

@@ -32,6 +32,26 @@ def turns(*messages: str | tuple[str, str]) -> list[Row]:
     return spoken
 
 
+def act(world: "World", action: dict[str, Any]) -> None:
+    """Do what one entry of a case says: `{verb: words}`, by the names of World's methods, or `remove`.
+
+    A conversation is a list of texts, `role: content` each.
+    """
+    ((verb, said),) = action.items()
+    words = dict(said)
+    if isinstance(words.get("asked"), list):
+        words["asked"] = turns(*(_spoken(text) for text in words["asked"]))
+    if verb == "remove":
+        world.drop(words["table"], *words["key"])
+    else:
+        getattr(world, verb)(**words)
+
+
+def _spoken(text: str) -> tuple[str, str]:
+    role, _, content = text.partition(": ")
+    return role, content
+
+
 @dataclass
 class World:
     """Rows of the base tables in memory, by key; `save` makes the tables equal to them."""
@@ -71,9 +91,13 @@ class World:
         return self.put("tasks", task_id=task_id, domain=domain, direction="max", **columns)
 
     def session(self, session_id: str, task_id: str = "t", **columns: Any) -> "World":
-        """A session; its cluster key is its place among the sessions made so far, from 1."""
+        """A session; its cluster key is one more than the greatest there is, from 1."""
         there = self.rows.get("sessions", {}).get((session_id,))
-        seq = there["session_seq"] if there else len(self.rows.get("sessions", {})) + 1
+        seq = (
+            there["session_seq"]
+            if there
+            else max((row["session_seq"] for row in self.rows_of("sessions")), default=0) + 1
+        )
         return self.put("sessions", session_id=session_id, session_seq=seq, task_id=task_id, **columns)
 
     def node(

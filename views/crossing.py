@@ -110,6 +110,12 @@ class CrossingWalk:
         edges = self.engine.select_from("node_edges", scope, columns=EDGE_COLUMNS)
         self.engine.run(f"create or replace temp table leaving as {LEAVING.format(edges=edges)}")
 
+    def _sessions_of_the_tasks(self) -> Scope:
+        """The sessions of the tasks that what leaves belongs to: copies and parents seldom come from elsewhere."""
+        sessions = self.engine.scan("sessions")
+        tasks = f"select task_id from {sessions} where session_seq in (select session_seq from leaving)"
+        return Scope(session_seqs=frozenset(self.engine.sessions_with(f"task_id in ({tasks})")))
+
     def _named_sessions(self) -> Scope:
         """The sessions that contexts in question say they were shown from."""
         named = self.engine.run("""
@@ -124,8 +130,10 @@ class CrossingWalk:
         """The rows of `leaving` with the session of each source: as the feed says, as was known, or looked up."""
         places = {**known, **moved}
         asked = self.engine.column("select src from leaving") - places.keys()
-        if asked:  # a context says which session it was shown from
-            places |= places_of(self.engine, asked, self._named_sessions())
+        for near in (self._named_sessions, self._sessions_of_the_tasks):  # few files, and mostly it lies in them
+            asked -= places.keys()
+            if asked:
+                places |= places_of(self.engine, asked, near())
         asked -= places.keys()
         places |= places_of(self.engine, asked)
         self.engine.keep(

@@ -22,7 +22,7 @@ SQL_FOLDER = Path(__file__).parent / "sql"
 MADE_BY_ENGINE = ("long_artifacts", "pair_margins")
 # Maintained over the edges, not by SQL; with what each reads.
 WALKED: dict[str, tuple[str, ...]] = {
-    "crossing_edges": ("node_edges", "nodes"),
+    "crossing_edges": ("node_edges", "nodes", "sessions"),
     "node_tags": ("crossing_edges", "node_edges", "nodes", "sessions", "tag_assignments"),
     "node_reach": ("crossing_edges", "node_edges", "node_tags", "nodes", "retractions", "sessions"),
 }

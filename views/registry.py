@@ -125,6 +125,7 @@ TASK_SCORES = _relation(
         ("fitness_basis", TEXT, "what the fitness was measured by"),
         ("environment_digest", TEXT, "where; NULL where unknown"),
         ("fitness", FLOAT, "the fitness"),
+        ("is_leaf", pa.bool_(), "no live, non-buggy node was made from it: a trajectory can end here"),
         ROW_DIGEST,
     ],
     statistics=("session_seq", "task_id"),

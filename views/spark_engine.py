@@ -156,10 +156,13 @@ class SparkEngine:
     # ---- computing ------------------------------------------------------------------------------
 
     def compute(self, work: Work) -> "DataFrame":
-        """A view's rows in the scope."""
+        """A view's rows in the scope, in the declared columns and types (Spark counts characters in 32 bits)."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         self.bind(work)
         select = spark_select(work.name, self._parameters(work.name, work.digest))
-        return self.session.sql(f"select * from ({select}) where {work.scope.condition()}")
+        rows = self.session.sql(f"select * from ({select}) where {work.scope.condition()}")
+        return rows.to(from_arrow_schema(_plain(view_schema(work.name).columns.empty_table()).schema))
 
     def changes(self, work: Work) -> "DataFrame":
         """What turns the stored rows into the computed ones: the columns plus `_change`; equal rows are left out."""

@@ -125,7 +125,7 @@ def _sessions_of_tasks(engine: Engine, task_ids: set[str]) -> set[int]:
 
 
 def _moved_bars(engine: Engine, moved: list[NetChange]) -> tuple[set[int], list[RaisedBar]]:
-    """What bars that moved mean to leaves between their old and new value; no other leaf can tell them apart.
+    """What bars that moved mean to the leaves between their old and new value; no other leaf can tell them apart.
 
     Returns:
         Sessions that a lower, new or lost bar may give rows, or take them; and the bars that rose.
@@ -144,7 +144,7 @@ def _moved_bars(engine: Engine, moved: list[NetChange]) -> tuple[set[int], list[
             for (seq,) in engine.run(
                 f"""
                 select distinct session_seq from ({scores})
-                where fitness_basis is not distinct from $basis
+                where is_leaf and fitness_basis is not distinct from $basis
                     and environment_digest is not distinct from $environment {inside}
                 """,
                 {"basis": row["fitness_basis"], "environment": row["environment_digest"]},

@@ -16,7 +16,7 @@ from store.home import open_home
 from view_checks import assert_same, assert_views_equal_the_oracle, pass_over, with_readable_cohorts
 from views.registry import view_schema
 from views.settings import read_view_settings
-from world import World, turns
+from world import World, act
 
 FOLDER = Path(__file__).parent / "cases"
 CASES = [
@@ -43,22 +43,6 @@ def test_case(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for name, rows in case[expected].items():
             assert_holds(world, name, rows)
         assert_views_equal_the_oracle(world, settings)
-
-
-def act(world: World, action: dict[str, Any]) -> None:
-    ((verb, said),) = action.items()
-    words = dict(said)
-    if isinstance(words.get("asked"), list):
-        words["asked"] = turns(*(spoken(text) for text in words["asked"]))
-    if verb == "remove":
-        world.drop(words["table"], *words["key"])
-    else:
-        getattr(world, verb)(**words)
-
-
-def spoken(text: str) -> tuple[str, str]:
-    role, _, content = text.partition(": ")
-    return role, content
 
 
 def assert_holds(world: World, name: str, expected: list[dict[str, Any]]) -> None:

@@ -1,10 +1,6 @@
 """A refresh over real Delta tables: what it commits, what it leaves alone, what happens when it is disturbed."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +19,6 @@ from views.refresh import APPLICATION, refresh, with_inputs
 from views.registry import TRAINING_VIEWS, VIEW_ORDER, declare_views
 from views.settings import read_view_settings
 from world import World
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -226,23 +220,6 @@ def test_of_two_refreshes_at_once_one_plans_again_and_no_row_is_doubled(
     assert results["dpo_pairs"].mode == "none"  # the other one had done it by then
     assert results["node_tags"].inserted == 1
     assert results["dpo_pairs"].rows == 3
-    assert_right(world)
-
-
-@pytest.mark.parametrize("commits", [1, 5])
-def test_a_refresh_killed_between_commits_is_made_right_by_the_next(world: World, commits: int) -> None:
-    refresh(world.home)
-    world.node("d", "s", parent="root", fitness=3.0, asked="faster", answered="block 128")
-    world.retract("node", "a")
-    world.save()
-    killed = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "refresh_killed.py"), str(world.home.path), str(commits)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL
-    modes = [result.mode for result in refresh(world.home).values()]
-    assert modes == ["none"] * commits + ["incremental"] * (len(VIEW_ORDER) - commits)
     assert_right(world)
 
 
