@@ -10,6 +10,7 @@ import pytest
 from store.delta import LostRace, Tables
 from store.errors import TableDamaged, UnknownName, VersionGone
 from store.home import open_home
+from store.known_logs import DataFile, Listing
 from store.schema import CHANGE_LOG, SESSIONS
 
 
@@ -121,6 +122,28 @@ def test_reading_named_sessions_opens_only_files_that_can_hold_them(tables):
     assert len(tables.files("change_log")) == 4
     assert len(tables.files("change_log", session_seqs=[2])) == 1
     assert tables.read("change_log", session_seqs=[2])["session_id"].to_pylist() == ["s2"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, "abcd"),
+        ({"session_seq": [], "task_id": None}, "d"),
+        ({"session_seq": [3, 9]}, "abd"),
+        ({"session_seq": [4], "task_id": ["t2", "t5"]}, "bd"),
+        ({"task_id": ["t0", "t9"]}, "d"),
+    ],
+)
+def test_a_file_without_bounds_may_hold_anything_and_the_others_what_lies_between_theirs(asked, found):
+    bounds = {
+        "a": {"session_seq": (1, 3), "task_id": ("t1", "t1")},
+        "b": {"session_seq": (3, 4), "task_id": ("t1", "t3")},
+        "c": {"session_seq": (5, 8), "task_id": ("t4", "t4")},
+        "d": {},
+    }
+    listing = Listing({path: DataFile(path, 10, 1, known) for path, known in bounds.items()})
+    assert "".join(file.path for file in listing.holding(asked)) == found
+    assert (listing.num_rows, listing.size_bytes) == (4, 40)
 
 
 def test_an_older_version_reads_as_it_was(tables):
