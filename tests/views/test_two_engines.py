@@ -23,6 +23,8 @@ from world import World, act
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# A pass of Spark over all views takes tens of seconds where other work shares the cores.
+pytestmark = pytest.mark.timeout(1200)
 SQL_RELATIONS = [name for name in VIEW_ORDER if name not in WALKED]
 UNCHANGED = {"inserted": 0, "updated": 0, "deleted": 0}
 
