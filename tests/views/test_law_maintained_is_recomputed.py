@@ -12,7 +12,7 @@ import pytest
 from law import IS_LONG, assert_all_happened, least_of_each, run_histories
 from view_histories import draw_history
 
-HISTORIES = 400 if IS_LONG else 100
+HISTORIES = 250 if IS_LONG else 60
 
 
 @pytest.mark.timeout(3600)

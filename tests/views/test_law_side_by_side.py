@@ -7,7 +7,7 @@ import pytest
 from law import IS_LONG, assert_all_happened, least_of_each, run_histories
 from view_histories import draw_history
 
-GROUPS, BESIDE = (64, 25) if IS_LONG else (16, 25)
+GROUPS, BESIDE = (70, 25) if IS_LONG else (18, 25)
 
 
 @pytest.mark.timeout(3600)
