@@ -19,6 +19,6 @@ HISTORIES = 250 if IS_LONG else 60
 def test_views_equal_the_oracle_after_any_history(record_property: Callable[[str, object], None]) -> None:
     histories = [draw_history(f"alone {number}", passes=4, first=8, most=3) for number in range(HISTORIES)]
     counts = run_histories([[history] for history in histories], "memory")
-    least = least_of_each(HISTORIES // 20, HISTORIES // 10, upkeep=["restart", "compact", "vacuum by force"])
-    least |= {"history": HISTORIES, "rewrite equal rows": HISTORIES // 10, "full: cheaper in full": HISTORIES // 10}
+    least = least_of_each(HISTORIES // 20, HISTORIES // 60, upkeep=["restart", "compact", "vacuum by force"])
+    least |= {"history": HISTORIES, "rewrite equal rows": HISTORIES // 10, "full: cheaper in full": HISTORIES // 60}
     assert_all_happened(counts, least, record_property)

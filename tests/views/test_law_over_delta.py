@@ -19,5 +19,7 @@ def test_views_over_delta_tables_equal_the_oracle_after_any_histories(
         for group in range(GROUPS)
     ]
     counts = run_histories(groups, "delta")
-    least = least_of_each(GROUPS * BESIDE // 12, GROUPS // 12, upkeep=["restart", "compact", "vacuum", "vacuum by force"])
+    least = least_of_each(
+        GROUPS * BESIDE // 12, GROUPS // 12, upkeep=["restart", "compact", "vacuum", "vacuum by force"]
+    )
     assert_all_happened(counts, least | {"history": GROUPS * BESIDE}, record_property)
