@@ -19,5 +19,5 @@ def test_views_equal_the_oracle_after_any_histories_side_by_side(
         for group in range(GROUPS)
     ]
     counts = run_histories(groups, "memory")
-    least = least_of_each(GROUPS * BESIDE // 8, GROUPS // 18, upkeep=["restart", "compact", "vacuum by force"])
+    least = least_of_each(GROUPS * BESIDE // 12, GROUPS // 18, upkeep=["restart", "compact", "vacuum by force"])
     assert_all_happened(counts, least | {"history": GROUPS * BESIDE}, record_property)
