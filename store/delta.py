@@ -246,26 +246,9 @@ class Tables(ReadableTables):
     def _commit(
         self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
     ) -> None:
-        version = table.version() + 1
-        try:
-            table.create_write_transaction(
-                list(actions), mode="append", schema=table.schema(), commit_properties=properties
-            )
-        except CommitFailedError:
-            raise
-        except DeltaError:  # seen once in thousands of commits: it had landed, and reading it back had failed
-            if not _landed(Path(table.table_uri.removeprefix("file://")), version, actions):
-                raise
-
-
-def _landed(root: Path, version: int, actions: Sequence[AddAction | RemoveAction]) -> bool:
-    """Whether a version is the commit that adds these files, whose names nobody else gives; without one: no."""
-    named = [action.path for action in actions if isinstance(action, AddAction)]
-    entry = root / "_delta_log" / f"{version:020}.json"
-    if not named or not entry.exists():
-        return False
-    text = entry.read_text(encoding="utf-8")
-    return all(path in text for path in named)
+        table.create_write_transaction(
+            list(actions), mode="append", schema=table.schema(), commit_properties=properties
+        )
 
 
 @contextlib.contextmanager

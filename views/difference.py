@@ -19,7 +19,7 @@ def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
         old_rows: A select over the view's old rows that `computed` stands against.
 
     Returns:
-        The view's columns plus `_change` (insert, update or delete), in the view's sort order.
+        The view's columns plus `_change` (insert, update or delete).
     """
     schema = view_schema(name)
     columns = schema.columns.names
@@ -29,12 +29,10 @@ def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
     engine.run(f"create or replace temp table old as select {', '.join(kept)} from ({old_rows})")
     differs = " or ".join(f"old.{column} is distinct from computed.{column}" for column in compared)
     new_rows = ", ".join(f"computed.{column}" for column in columns)
-    order = ", ".join(f"computed.{column}" for column in schema.sort)
     moved = f"""
         select {new_rows}, case when old.is_there is null then 'insert' else 'update' end as {CHANGE}
         from computed left join (select *, true as is_there from old) as old on {same_key}
         where old.is_there is null or {differs}
-        order by {order}
     """
     gone = f"""
         select {", ".join(f"old.{column}" for column in kept)} from old

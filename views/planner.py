@@ -58,7 +58,6 @@ class Planner:
         self.settings = settings
         self.engine = engine
         self.feeds = Feeds(tables, pins)
-        self.must_be_incremental = False  # for measurements: take the feeds where they can be read, whatever it costs
 
     def state(self, name: str) -> ViewState:
         """The view's latest version and what its commit says."""
@@ -67,8 +66,8 @@ class Planner:
         version, metadata = self.tables.latest(name)
         return ViewState(version, metadata)
 
-    def plan(self, name: str, *, full: bool = False) -> Plan:
-        """Decide how to refresh a view.
+    def plan(self, name: str, *, full: bool = False, by_feeds: bool = False) -> Plan:
+        """Decide how to refresh a view; `by_feeds` follows the feeds wherever they can be read, whatever it costs.
 
         Raises:
             LostRace: Another refresh built it from newer inputs than ours; pin again.
@@ -95,7 +94,7 @@ class Planner:
         if watermarks == versions:
             return Plan(name, "none", "inputs unchanged", 0, versions, digest, state)
         try:
-            return self._incremental(name, watermarks, versions, digest, state)
+            return self._incremental(name, watermarks, versions, digest, state, by_feeds=by_feeds)
         except VersionGone as error:
             return Plan(name, "full", f"a feed cannot be read: {error}", None, versions, digest, state)
 
@@ -120,6 +119,8 @@ class Planner:
         versions: dict[str, int | None],
         digest: str,
         state: ViewState,
+        *,
+        by_feeds: bool,
     ) -> Plan:
         moved_inputs = ", ".join(
             f"{table} {'-' if watermarks[table] is None else watermarks[table]} to {versions[table]}"
@@ -139,7 +140,7 @@ class Planner:
             num_keys, scope, noun = len(touched.session_seqs), Scope(session_seqs=touched.session_seqs), "sessions"
             fallen = touched.raised_bars
         cost = estimate_cost(self.engine, name, scope, self.settings.cost)
-        if cost.is_full_cheaper and not self.must_be_incremental:
+        if cost.is_full_cheaper and not by_feeds:
             return Plan(name, "full", f"cheaper in full: {cost}", None, versions, digest, state)
         reason = f"{num_keys} {noun} touched ({moved_inputs})"
         if fallen:

@@ -22,7 +22,7 @@ from views.engine import Engine, Scope
 from views.planner import Plan, Planner
 from views.portions import portions, portions_of
 from views.reach_walk import ReachWalk
-from views.registry import VIEW_ORDER, declare_views, view_schema
+from views.registry import VIEW_ORDER, declare_views
 from views.settings import read_view_settings
 from views.tag_walk import TagWalk
 
@@ -122,13 +122,12 @@ def refresh(
 
     def attempt() -> dict[str, RefreshResult]:
         chain = Chain(Tables(home), order, engine)
-        chain.planner.must_be_incremental = by_feeds
         try:
             for name in order:
                 if progress is not None:
                     progress(f"refresh {name}")
                 is_full = full and (named is None or name in named) and not _was_full(results.get(name))
-                result = chain.refresh(name, full=is_full, strict=strict)
+                result = chain.refresh(name, full=is_full, strict=strict, by_feeds=by_feeds)
                 if name not in results or result.mode != "none":
                     results[name] = result
         finally:
@@ -161,7 +160,7 @@ class Chain:
         if self._spark is not None:
             self._spark.close()
 
-    def refresh(self, name: str, *, full: bool = False, strict: bool = False) -> RefreshResult:
+    def refresh(self, name: str, *, full: bool = False, strict: bool = False, by_feeds: bool = False) -> RefreshResult:
         """Refresh one view whose inputs have been refreshed already.
 
         Raises:
@@ -170,7 +169,7 @@ class Chain:
         """
         started = time.perf_counter()
         self.engine.opened = {}
-        plan = self.planner.plan(name, full=full)
+        plan = self.planner.plan(name, full=full, by_feeds=by_feeds)
         version = plan.state.version
         if strict and plan.mode == "full" and not full and plan.state.watermarks is not None:
             raise RefusedInFull(
@@ -252,11 +251,10 @@ class Chain:
         return self.engine.select_from(name, scope, version=version, columns=old_columns(name))
 
     def _computed(self, plan: Plan, scopes: Iterable[Scope]) -> Iterator[pa.Table]:
-        """All rows, portion by portion, in the view's sort order within each."""
-        order = ", ".join(view_schema(plan.name).sort)
+        """All rows, portion by portion."""
         for scope in scopes:
             self.engine.compute(plan.name, scope, plan.digest)
-            yield self.engine.arrow(f"select * from computed order by {order}")
+            yield self.engine.arrow("select * from computed")
 
     def _changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
         """Compute the scopes' rows and subtract what is there; rows that fell below a bar go besides."""

@@ -2,7 +2,7 @@
 -- kind: view
 -- grain: cohort_id, node_id
 -- maintained by: session_seq
--- inputs: cohorts, exchanges, content_sources, prompt_history, node_tags
+-- inputs: cohorts, exchanges, node_sources, prompt_history
 -- parameters: view_digest
 with cohort_rewards as (
     select
@@ -20,32 +20,6 @@ measured_members as (
         reward - avg(reward) over (partition by cohort_id) as reward_gap,
         stddev_samp(reward) over (partition by cohort_id) as reward_sd
     from cohorts
-),
-
-sources as (
-    select
-        node_id,
-        ordered_list(source_node_id, source_node_id) as source_node_ids,
-        array_to_string(ordered_list(source_node_id, source_node_id), ',') as source_keys
-    from content_sources
-    group by node_id
-),
-
-distinct_tags as (
-    select distinct
-        content_sources.node_id,
-        node_tags.tag
-    from content_sources
-    inner join node_tags on content_sources.source_node_id = node_tags.node_id
-),
-
-tag_lists as (
-    select
-        node_id,
-        ordered_list(tag, tag) as tags,
-        array_to_string(ordered_list(tag, tag), ',') as tag_keys
-    from distinct_tags
-    group by node_id
 ),
 
 members as (
@@ -84,11 +58,11 @@ members as (
         answer_turns.model_id,
         answer_turns.tokenizer_digest,
         answer_turns.finish_reason,
-        sources.source_node_ids,
-        sources.source_keys,
+        node_sources.source_node_ids,
+        node_sources.source_keys,
         [cohorts.cohort_id] as score_refs,
-        tag_lists.tags,
-        tag_lists.tag_keys
+        node_sources.tags,
+        node_sources.tag_keys
     from cohorts
     inner join cohort_rewards on cohorts.cohort_id = cohort_rewards.cohort_id
     inner join measured_members
@@ -98,8 +72,7 @@ members as (
     left join prompt_history as answer_turns
         on exchanges.node_id = answer_turns.node_id
         and exchanges.answer_turn = answer_turns.turn
-    left join sources on cohorts.node_id = sources.node_id
-    left join tag_lists on cohorts.node_id = tag_lists.node_id
+    inner join node_sources on cohorts.node_id = node_sources.node_id
 )
 
 select
@@ -133,7 +106,7 @@ select
     finish_reason,
     source_node_ids,
     score_refs,
-    coalesce(tags, cast([] as varchar[])) as tags,
+    tags,
     md5(
         concat_ws(
             chr(31),

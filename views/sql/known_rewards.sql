@@ -1,34 +1,21 @@
 -- known_rewards: rewards of a node's ancestors as they were known when it was scored, value(S, S) at its own step S.
 -- kind: staging
 -- grain: node_id
--- inputs: attempts, ancestors, change_log
-with assignments as (
+-- inputs: attempts, ancestors, assignments
+with reward_spans as (
+    -- A row is the answer from when both its clocks have come until one that stands after it is known.
     select
         session_id,
-        node_id,
-        json_extract_string(new_value, '$') as reward_text,
-        case when step > recorded_step then step else recorded_step end as known_from,
-        row_number() over (
-            partition by session_id, node_id
-            order by step, recorded_step, n
-        ) as place
-    from change_log
-    where field = 'reward' and node_id is not null
-),
-
--- A row is the answer from when both its clocks have come until one that stands after it is known.
-reward_spans as (
-    select
-        session_id,
-        node_id,
-        try_cast(reward_text as double) as reward,
+        holder_id as node_id,
+        try_cast(known_text as double) as reward,
         known_from,
         min(known_from) over (
-            partition by session_id, node_id
+            partition by session_id, holder_id
             order by place
             rows between 1 following and unbounded following
         ) as known_until
     from assignments
+    where field = 'reward'
 )
 
 select

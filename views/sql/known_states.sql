@@ -1,7 +1,7 @@
 -- known_states: what the search knew of a node's parent when it was chosen, value(S, S) at S = selected_step.
 -- kind: staging
 -- grain: node_id
--- inputs: trajectory_nodes, attempts, change_log, sessions
+-- inputs: trajectory_nodes, attempts, assignments, sessions
 with visited_nodes as (
     select
         attempts.node_id,
@@ -46,24 +46,8 @@ asked_fields as (
     where parents.parent_id is not null
 ),
 
--- A row with the highest place among those known by S is value(S, S); it is known once both its clocks have come.
-assignments as (
-    select
-        session_id,
-        node_id as holder_id,
-        field,
-        json_extract_string(new_value, '$') as known_value,
-        case when step > recorded_step then step else recorded_step end as known_from,
-        row_number() over (
-            partition by session_id, node_id, field
-            order by step, recorded_step, n
-        ) as place
-    from change_log
-    where (node_id is not null and field in ('visits', 'total_reward', 'island'))
-        or (node_id is null and field in ('best_so_far', 'budget_left'))
-),
-
--- Assignments and questions on one line of time, so that the cost is a sort and not every pair of the two.
+-- Assignments and questions on one line of time, so that the cost is a sort and not every pair of the two. Of the
+-- rows known by S the one with the highest place is value(S, S).
 moments as (
     select
         session_id,
@@ -109,7 +93,7 @@ known_values as (
         answers.node_id,
         answers.holder,
         answers.field,
-        assignments.known_value
+        assignments.known_text as known_value
     from answers
     inner join assignments
         on answers.session_id = assignments.session_id

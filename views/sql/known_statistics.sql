@@ -1,7 +1,7 @@
 -- known_statistics: what the search had counted when a node was scored, value(S, S) at its own step S.
 -- kind: staging
 -- grain: node_id
--- inputs: attempts, ancestors, change_log
+-- inputs: attempts, ancestors, assignments
 with asked_fields as (
     select
         attempts.node_id,
@@ -23,22 +23,6 @@ with asked_fields as (
     from attempts
     cross join unnest(['best_so_far', 'budget_left']) as asked (field)
     where attempts.is_live
-),
-
-assignments as (
-    select
-        session_id,
-        node_id as holder_id,
-        field,
-        json_extract_string(new_value, '$') as known_text,
-        case when step > recorded_step then step else recorded_step end as known_from,
-        row_number() over (
-            partition by session_id, node_id, field
-            order by step, recorded_step, n
-        ) as place
-    from change_log
-    where (node_id is not null and field in ('visits', 'total_reward'))
-        or (node_id is null and field in ('best_so_far', 'budget_left'))
 ),
 
 -- Assignments and questions on one line of time: a root's thousand children ask for its thousand visits by one sort.

@@ -2,42 +2,11 @@
 -- kind: view
 -- grain: leaf_id
 -- maintained by: session_seq
--- inputs: trajectory_nodes, trajectory_messages, known_states, attempts, exchanges, content_sources, node_tags
+-- inputs: trajectory_nodes, trajectory_messages, known_states, attempts, exchanges, content_sources, node_sources, node_tags
 -- parameters: view_digest
 with visited_nodes as (
     select distinct node_id
     from trajectory_nodes
-),
-
-node_source_lists as (
-    select
-        content_sources.node_id,
-        ordered_list(content_sources.source_node_id, content_sources.source_node_id) as source_node_ids,
-        array_to_string(
-            ordered_list(content_sources.source_node_id, content_sources.source_node_id),
-            ','
-        ) as source_keys
-    from content_sources
-    inner join visited_nodes on content_sources.node_id = visited_nodes.node_id
-    group by content_sources.node_id
-),
-
-distinct_node_tags as (
-    select distinct
-        content_sources.node_id,
-        node_tags.tag
-    from content_sources
-    inner join visited_nodes on content_sources.node_id = visited_nodes.node_id
-    inner join node_tags on content_sources.source_node_id = node_tags.node_id
-),
-
-node_tag_lists as (
-    select
-        node_id,
-        ordered_list(tag, tag) as tags,
-        array_to_string(ordered_list(tag, tag), ',') as tag_keys
-    from distinct_node_tags
-    group by node_id
 ),
 
 node_steps as (
@@ -54,8 +23,8 @@ node_steps as (
             fitness := attempts.fitness,
             fitness_text := attempts.fitness_text,
             fitness_basis := attempts.fitness_basis,
-            source_node_ids := node_source_lists.source_node_ids,
-            tags := coalesce(node_tag_lists.tags, cast([] as varchar[]))
+            source_node_ids := node_sources.source_node_ids,
+            tags := node_sources.tags
         ) as exchange,
         concat_ws(
             chr(30),
@@ -67,14 +36,13 @@ node_steps as (
             digest_part(attempts.prompt_digest),
             digest_part(attempts.fitness_text),
             digest_part(attempts.fitness_basis),
-            digest_part(node_source_lists.source_keys),
-            digest_part(node_tag_lists.tag_keys)
+            digest_part(node_sources.source_keys),
+            digest_part(node_sources.tag_keys)
         ) as exchange_key
     from visited_nodes
     inner join attempts on visited_nodes.node_id = attempts.node_id
     inner join exchanges on visited_nodes.node_id = exchanges.node_id
-    left join node_source_lists on visited_nodes.node_id = node_source_lists.node_id
-    left join node_tag_lists on visited_nodes.node_id = node_tag_lists.node_id
+    left join node_sources on visited_nodes.node_id = node_sources.node_id
     where exchanges.num_prompt_turns > 0 and exchanges.has_visible_answer
 ),
 

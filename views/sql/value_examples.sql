@@ -2,7 +2,7 @@
 -- kind: view
 -- grain: node_id
 -- maintained by: session_seq
--- inputs: attempts, nodes, ancestors, artifact_lengths, earlier_siblings, known_rewards, known_statistics, best_descendants, content_sources, node_tags
+-- inputs: attempts, nodes, ancestors, artifact_lengths, earlier_siblings, known_rewards, known_statistics, best_descendants, node_sources
 -- parameters: view_digest
 with ancestor_counts as (
     select
@@ -40,32 +40,6 @@ parent_lengths as (
     from ancestors
     inner join artifact_lengths on ancestors.ancestor_id = artifact_lengths.node_id
     where ancestors.distance = 1
-),
-
-sources as (
-    select
-        node_id,
-        ordered_list(source_node_id, source_node_id) as source_node_ids,
-        array_to_string(ordered_list(source_node_id, source_node_id), ',') as source_keys
-    from content_sources
-    group by node_id
-),
-
-distinct_tags as (
-    select distinct
-        content_sources.node_id,
-        node_tags.tag
-    from content_sources
-    inner join node_tags on content_sources.source_node_id = node_tags.node_id
-),
-
-tag_lists as (
-    select
-        node_id,
-        ordered_list(tag, tag) as tags,
-        array_to_string(ordered_list(tag, tag), ',') as tag_keys
-    from distinct_tags
-    group by node_id
 ),
 
 examples as (
@@ -107,22 +81,21 @@ examples as (
         best_descendants.best_descendant_id,
         best_descendants.best_descendant_fitness,
         best_descendants.best_descendant_fitness_text,
-        sources.source_node_ids,
-        sources.source_keys,
-        tag_lists.tags,
-        tag_lists.tag_keys
+        node_sources.source_node_ids,
+        node_sources.source_keys,
+        node_sources.tags,
+        node_sources.tag_keys
     from attempts
     inner join nodes on attempts.node_id = nodes.node_id
     inner join earlier_siblings on attempts.node_id = earlier_siblings.node_id
     inner join artifact_lengths on attempts.node_id = artifact_lengths.node_id
-    inner join sources on attempts.node_id = sources.node_id
+    inner join node_sources on attempts.node_id = node_sources.node_id
     left join ancestor_counts on attempts.node_id = ancestor_counts.node_id
     left join failure_lists on attempts.node_id = failure_lists.node_id
     left join parent_lengths on attempts.node_id = parent_lengths.node_id
     left join known_rewards on attempts.node_id = known_rewards.node_id
     left join known_statistics on attempts.node_id = known_statistics.node_id
     left join best_descendants on attempts.node_id = best_descendants.node_id
-    left join tag_lists on attempts.node_id = tag_lists.node_id
     where attempts.is_live and attempts.is_buggy is not null and attempts.step is not null
 )
 
@@ -167,7 +140,7 @@ select
     source_node_ids,
     case when best_descendant_id is null then cast([] as varchar[]) else [concat('nodes/', best_descendant_id)] end
         as score_refs,
-    coalesce(tags, cast([] as varchar[])) as tags,
+    tags,
     md5(
         concat_ws(
             chr(31),
