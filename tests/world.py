@@ -148,6 +148,20 @@ class World:
         self._edges(node_id)
         return self
 
+    def pair(self, session_id: str) -> "World":
+        """A session of three nodes: a root and two answers to one prompt, of which the second is better."""
+        self.session(session_id).node(f"{session_id}-root", session_id, fitness=0.0)
+        for place, fitness in enumerate((1.0, 2.0)):
+            self.node(
+                f"{session_id}-{place}",
+                session_id,
+                parent=f"{session_id}-root",
+                fitness=fitness,
+                asked="q",
+                answered=f"a{place}",
+            )
+        return self
+
     def speak(self, node_id: str, asked: str | list[Row] | None, answered: str | None) -> "World":
         """Replace a node's turns, and its prompt_digest with them (NULL where nothing was asked)."""
         node = self.rows["nodes"][(node_id,)]

@@ -19,18 +19,7 @@ def world(home: Home) -> World:
     world = World(home).task("t")
     declare_views(world.tables)
     for number in range(6):
-        session = f"s{number}"
-        world.session(session).node(f"{session}-root", session, fitness=0.0)
-        for place, fitness in enumerate((1.0, 2.0)):
-            world.node(
-                f"{session}-{place}",
-                session,
-                parent=f"{session}-root",
-                fitness=fitness,
-                asked="q",
-                answered=f"a{place}",
-            )
-        world.save()
+        world.pair(f"s{number}").save()
     refresh(home)
     return world
 

@@ -37,18 +37,7 @@ def test_a_dataset_is_made_again_from_the_version_that_its_manifest_names(tmp_pa
     world = World(open_home(tmp_path / "home")).task("t")
     declare_views(world.tables)
     for number in range(8):
-        session = f"s{number}"
-        world.session(session).node(f"{session}-root", session, fitness=0.0)
-        for place, fitness in enumerate((1.0, 2.0)):
-            world.node(
-                f"{session}-{place}",
-                session,
-                parent=f"{session}-root",
-                fitness=fitness,
-                asked="q",
-                answered=f"a{place}",
-            )
-        world.save()
+        world.pair(f"s{number}").save()
         refresh(world.home)
     first = export_view(world.home, "dpo_pairs", tmp_path / "first", now=NOW)
     named = world.tables.version("dpo_pairs")
