@@ -1,13 +1,12 @@
 """What turns a view's old rows into the rows just computed; equal rows are in neither."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import pyarrow as pa
 
 from store.delta import CHANGE
 from views.engine import Engine, Scope
 from views.registry import view_schema
-from views.touched import RaisedBar
 
 
 def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
@@ -42,44 +41,21 @@ def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
     return pa.concat_tables([engine.arrow(moved).cast(shape), _deletes(name, engine.arrow(gone))])
 
 
-def fallen_rows(engine: Engine, name: str, version: int, raised_bars: Iterable[RaisedBar]) -> pa.Table:
-    """Deletes of the rows whose leaf was good enough for a bar and is not for the higher one, as `difference` has them.
+def lost_rows(engine: Engine, name: str, version: int, leaves: Mapping[str, int]) -> pa.Table:
+    """Deletes of the rows of leaves that reach their bar no more, as `difference` has them.
 
     Args:
         engine: Over the pinned tables.
-        name: The view.
+        name: The view, one row per leaf.
         version: The version that its rows are taken from.
-        raised_bars: Each with the sessions that nothing else touches.
+        leaves: Node_id to session_seq, of sessions that nothing else touches.
     """
-    parts = [_deletes(name, None)]
-    for raised in raised_bars:
-        scope = Scope(session_seqs=raised.session_seqs)
-        wanted = [*old_columns(name), "fitness", "fitness_basis", "environment_digest"]
-        engine.keep(
-            "raised_bar",
-            pa.table(
-                {
-                    "task_id": pa.array([raised.task_id], pa.string()),
-                    "fitness_basis": pa.array([raised.fitness_basis], pa.string()),
-                    "environment_digest": pa.array([raised.environment_digest], pa.string()),
-                    "bar": pa.array([raised.bar], pa.float64()),
-                }
-            ),
-        )
-        parts.append(
-            _deletes(
-                name,
-                engine.arrow(f"""
-                    select {", ".join(f"old.{column}" for column in old_columns(name))}
-                    from ({engine.select_from(name, scope, version=version, columns=wanted)}) as old
-                    inner join raised_bar on old.task_id = raised_bar.task_id
-                        and old.fitness_basis is not distinct from raised_bar.fitness_basis
-                        and old.environment_digest is not distinct from raised_bar.environment_digest
-                    where old.fitness < raised_bar.bar
-                """),
-            )
-        )
-    return pa.concat_tables(parts)
+    if not leaves:
+        return _deletes(name, None)
+    scope = Scope(session_seqs=frozenset(leaves.values()))
+    old = engine.select_from(name, scope, version=version, columns=old_columns(name))
+    engine.keep_texts("lost_leaves", leaves)
+    return _deletes(name, engine.arrow(f"select * from ({old}) where leaf_id in (select item from lost_leaves)"))
 
 
 def _deletes(name: str, rows: pa.Table | None) -> pa.Table:

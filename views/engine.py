@@ -53,16 +53,20 @@ SHOWN_WITH = ("nodes", "node_tags")  # context of other sessions counts by its e
 
 @dataclass(frozen=True)
 class Scope:
-    """Which rows a computation is about; None is no restriction. At most one of the two is given."""
+    """Which rows a computation is about; None is no restriction.
+
+    Sessions or tasks are given, not both; `node_ids` leaves some nodes of the sessions and what is kept for them.
+    """
 
     session_seqs: frozenset[int] | None = None
     task_ids: frozenset[str] | None = None
+    node_ids: frozenset[str] | None = None
 
     def covers(self, other: "Scope") -> bool:
         """Whether all that `other` needs is bound already."""
         if self == EVERYTHING:
             return True
-        if self.session_seqs is None or other.session_seqs is None:
+        if self.session_seqs is None or other.session_seqs is None or self.node_ids is not None:
             return self == other
         return other.session_seqs <= self.session_seqs
 
@@ -191,6 +195,9 @@ class Engine:
         listed = ", ".join(quoted(file.path) for file in files)
         scoped_by = "session_seq" if scope.session_seqs is not None else "task_id"
         where = scope.condition() if scoped_by in fields.names else "true"
+        if scope.node_ids is not None and "node_id" in fields.names:
+            wanted = self.keep_texts("wanted_nodes", scope.node_ids)
+            where = f"{where} and (node_id is null or node_id in (select item from {wanted}))"
         return f"select {selected} from read_parquet([{listed}], union_by_name = true) where {where}"
 
     def sessions_with(self, condition: str) -> set[int]:

@@ -10,10 +10,11 @@ from views.crossing import CrossingChanges, crossing_changes
 from views.definition import WALKED, load_definition, table_inputs, view_digest
 from views.engine import EVERYTHING, Engine, Scope
 from views.feeds import Feeds
+from views.moved_bars import MovedBars
 from views.reach_walk import ReachChanges, reach_changes
 from views.settings import ViewSettings
 from views.tag_walk import TagChanges, tag_changes
-from views.touched import RaisedBar, touched_sessions, touched_tasks
+from views.touched import touched_sessions, touched_tasks
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Plan:
     state: ViewState
     scope: Scope = EVERYTHING
     moved: CrossingChanges | TagChanges | ReachChanges | None = field(default=None, repr=False)
-    raised_bars: tuple[RaisedBar, ...] = ()  # rows of other sessions that fall below a bar go without computing
+    moved_bars: MovedBars = field(default=MovedBars(), repr=False)
     replaces_all: bool = False  # no stored row can be equal to a new one
 
 
@@ -131,21 +132,21 @@ class Planner:
             moved = self._walk_changes(name, watermarks)
             reason = f"{moved.num_keys} nodes, edges and rows moved ({moved_inputs})"
             return Plan(name, "incremental", reason, moved.num_keys, versions, digest, state, moved=moved)
-        fallen: tuple[RaisedBar, ...] = ()
+        bars = MovedBars()
         if load_definition(name).maintained_by == "task_id":
             tasks = touched_tasks(self.feeds, name, watermarks)
             num_keys, scope, noun = len(tasks), Scope(task_ids=frozenset(tasks)), "tasks"
         else:
             touched = touched_sessions(self.engine, self.feeds, name, watermarks)
             num_keys, scope, noun = len(touched.session_seqs), Scope(session_seqs=touched.session_seqs), "sessions"
-            fallen = touched.raised_bars
+            bars = touched.moved_bars
         cost = estimate_cost(self.engine, name, scope, self.settings.cost)
         if cost.is_full_cheaper and not by_feeds:
             return Plan(name, "full", f"cheaper in full: {cost}", None, versions, digest, state)
         reason = f"{num_keys} {noun} touched ({moved_inputs})"
-        if fallen:
-            reason = f"{reason}; {len(fallen)} bars rose"
-        return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope, raised_bars=fallen)
+        if bars != MovedBars():
+            reason = f"{reason}; {bars}"
+        return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope, moved_bars=bars)
 
     def _walk_changes(
         self, name: str, watermarks: dict[str, int | None]

@@ -15,10 +15,11 @@ import pyarrow as pa
 from store.delta import Commit, Tables, plan_again_until_committed
 from store.errors import RefusedInFull, UnknownName
 from store.home import Home
-from views.crossing import CrossingWalk
+from views.crossing import CrossingWalk, linked_sessions
 from views.definition import WALKED, table_inputs
-from views.difference import difference, fallen_rows, old_columns
+from views.difference import difference, lost_rows, old_columns
 from views.engine import Engine, Scope
+from views.moved_bars import paths_to
 from views.planner import Plan, Planner
 from views.portions import portions, portions_of
 from views.reach_walk import ReachWalk
@@ -208,6 +209,7 @@ class Chain:
             "reason": plan.reason,
             "refresh": number,
             "engine": "duckdb" if name in WALKED else self.engine_name,
+            "input_bytes": self._input_bytes(plan),
         }
         said: dict[str, Any] = {"metadata": metadata, "transaction": (APPLICATION, number)}
         if name in WALKED:
@@ -221,31 +223,31 @@ class Chain:
             if plan.replaces_all or (is_new and len(scopes) > 1):
                 return self.tables.replace_all(name, self._computed(plan, scopes), planned_at=planned_at, **said)
             changes = self._changes(plan, scopes, planned_at)
-        metadata |= self._read_so_far(plan)
+        opened = self.engine.opened
+        metadata |= {"files_read": len(opened), "bytes_read": sum(opened.values())}
         return self.tables.commit_rows(name, changes, planned_at=planned_at, **said)
 
     def _by_spark(
         self, plan: Plan, planned_at: int, *, metadata: dict[str, Any], transaction: tuple[str, int]
     ) -> Commit:
-        """Let Spark compute and commit; bars that rose are as good as touched sessions there."""
+        """Let Spark compute and commit; a session with a leaf that a moved bar concerns is as good as touched there."""
         from views.spark_engine import SparkEngine, Work, handed_over
 
         if self._spark is None:
             self._spark = SparkEngine(self.tables, self.pins, self.settings)
-        raised = {seq for bar in plan.raised_bars for seq in bar.session_seqs}
-        scope = (
-            Scope(session_seqs=plan.scope.session_seqs | raised) if plan.scope.session_seqs is not None else plan.scope
-        )
+        scope = plan.scope
+        if scope.session_seqs is not None:
+            linked = linked_sessions(self.engine, plan.moved_bars.all_sessions())
+            scope = Scope(session_seqs=scope.session_seqs | linked)
         given = handed_over(self.engine, plan.name, scope)
-        work = Work(plan.name, plan.digest, planned_at, metadata, transaction, scope, plan.replaces_all, given)
+        opened = self.engine.opened
+        work = Work(plan.name, plan.digest, planned_at, metadata, transaction, scope, plan.replaces_all, given, opened)
         return self._spark.refresh(work)
 
-    def _read_so_far(self, plan: Plan) -> dict[str, int]:
-        """Files and bytes that planning and computing opened, beside the bytes of all inputs."""
-        opened = self.engine.opened
+    def _input_bytes(self, plan: Plan) -> int:
+        """Bytes of all inputs, beside which a commit says how many were read."""
         pinned = {table: pin for table, pin in plan.input_versions.items() if pin is not None}
-        inputs = sum(self.tables.size_bytes(table, version=pin) for table, pin in pinned.items())
-        return {"files_read": len(opened), "bytes_read": sum(opened.values()), "input_bytes": inputs}
+        return sum(self.tables.size_bytes(table, version=pin) for table, pin in pinned.items())
 
     def _old_rows(self, name: str, scope: Scope, version: int) -> str:
         return self.engine.select_from(name, scope, version=version, columns=old_columns(name))
@@ -257,11 +259,21 @@ class Chain:
             yield self.engine.arrow("select * from computed")
 
     def _changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
-        """Compute the scopes' rows and subtract what is there; rows that fell below a bar go besides."""
-        parts = [fallen_rows(self.engine, plan.name, planned_at, plan.raised_bars)]
+        """Compute the scopes' rows and subtract what is there; so for single leaves that a bar's move concerns."""
+        name, bars = plan.name, plan.moved_bars
+        parts = [lost_rows(self.engine, name, planned_at, bars.lost)]
         for scope in scopes:
-            self.engine.compute(plan.name, scope, plan.digest)
-            parts.append(difference(self.engine, plan.name, self._old_rows(plan.name, scope, planned_at)))
+            self.engine.compute(name, scope, plan.digest)
+            parts.append(difference(self.engine, name, self._old_rows(name, scope, planned_at)))
+        if bars.gained:
+            for scope in portions_of(self.engine, Scope(session_seqs=frozenset(bars.gained.values()))):
+                leaves = {leaf_id: seq for leaf_id, seq in bars.gained.items() if seq in (scope.session_seqs or ())}
+                paths = paths_to(self.engine, leaves)
+                self.engine.compute(name, paths, plan.digest)
+                these = f"leaf_id in (select item from {self.engine.keep_texts('gained_leaves', leaves)})"
+                self.engine.run(f"delete from computed where not ({these})")
+                old_rows = self._old_rows(name, Scope(session_seqs=paths.session_seqs), planned_at)
+                parts.append(difference(self.engine, name, f"select * from ({old_rows}) where {these}"))
         return pa.concat_tables(parts)
 
     def _walked_changes(self, plan: Plan, planned_at: int) -> pa.Table:

@@ -37,7 +37,8 @@ class Work:
     """One view to refresh, as the planner decided it.
 
     `handed_over` are rows that the driver gives: those of `nodes` and `node_tags` that lie outside the scope and are
-    shown inside it, and the relations that no table holds (`long_artifacts`, `pair_margins`).
+    shown inside it, and the relations that no table holds (`long_artifacts`, `pair_margins`). `opened` are files that
+    the driver read for it, to their bytes; the commit counts them with those that Spark was given.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Work:
     scope: Scope = EVERYTHING
     replaces_all: bool = False  # the stored rows have other columns and cannot be compared
     handed_over: Mapping[str, pa.Table] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=dict)
 
 
 class SparkEngine:
@@ -73,6 +75,7 @@ class SparkEngine:
         self.spark_settings = spark_settings or read_spark_settings()
         # Temporary views and commit settings of its own, on the one Spark that the process has.
         self.session: SparkSession = spark_session(self.spark_settings).newSession()
+        self.opened: dict[str, int] = {}  # files that the log names for what the work in hand reads, to their bytes
         self._views: set[str] = set()
         self._bound: dict[str, tuple[Scope, tuple[int | None, ...]]] = {}
 
@@ -104,6 +107,10 @@ class SparkEngine:
         schema = self.tables.schema(name).columns
         if version is None:
             return self.session.createDataFrame(_plain(schema.empty_table()))
+        files = self.tables.data_files(
+            name, version=version, session_seqs=scope.session_seqs, task_ids=scope.task_ids, must_exist=False
+        )
+        self.opened.update((file.path, file.size_bytes) for file in files)
         stored = self.session.read.format("delta").option("versionAsOf", version).load(self.path(name))
         if ("session_seq" if scope.session_seqs is not None else "task_id") in schema.names:
             stored = stored.where(scope.condition())
@@ -193,6 +200,7 @@ class SparkEngine:
         """
         if self.tables.version(work.name) != work.planned_at:
             raise LostRace(f"{work.name} moved since version {work.planned_at}")
+        self.opened = dict(work.opened)
         if work.replaces_all:
             return self._replace_all(work)
         changes = self.changes(work).localCheckpoint(eager=False)
@@ -218,7 +226,8 @@ class SparkEngine:
 
     def _say(self, work: Work, data_version: int) -> None:
         """What the next commit of this session carries."""
-        text = canonical_json({**work.metadata, "data_version": data_version})
+        read = {"files_read": len(self.opened), "bytes_read": sum(self.opened.values())}
+        text = canonical_json({**work.metadata, **read, "data_version": data_version})
         application, number = work.transaction
         self.session.conf.set("spark.databricks.delta.commitInfo.userMetadata", text)
         self.session.conf.set("spark.databricks.delta.write.txnAppId", application)

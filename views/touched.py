@@ -5,34 +5,24 @@ crosses sessions, and on the existence and tags of nodes shown to it as context.
 too few would be a wrong view.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from store.duckdb_connection import quoted
 from views.crossing import linked_sessions
 from views.definition import table_inputs
 from views.engine import Engine, Scope
 from views.feeds import Feeds, NetChange
+from views.moved_bars import MovedBars, moved_bars
 
 Watermarks = dict[str, int | None]
 
 
 @dataclass(frozen=True)
-class RaisedBar:
-    """A bar that rose, and the sessions with a node that was good enough before and is not now."""
-
-    task_id: str
-    fitness_basis: str | None
-    environment_digest: str | None
-    bar: float
-    session_seqs: frozenset[int]
-
-
-@dataclass(frozen=True)
 class Touched:
-    """Sessions whose rows are computed again, and bars whose rise only takes rows of other sessions away."""
+    """Sessions whose rows are computed again, and single leaves of other ones that a bar's move concerns."""
 
     session_seqs: frozenset[int]
-    raised_bars: tuple[RaisedBar, ...]
+    moved_bars: MovedBars
 
 
 def touched_tasks(feeds: Feeds, name: str, watermarks: Watermarks) -> set[str]:
@@ -55,7 +45,7 @@ def touched_sessions(engine: Engine, feeds: Feeds, name: str, watermarks: Waterm
     """
     sessions: set[int] = set()
     shown: dict[str, int] = {}
-    raised: list[RaisedBar] = []
+    bars = MovedBars()
     inputs = table_inputs(name)
     for table in inputs:
         since = watermarks[table]
@@ -67,8 +57,8 @@ def touched_sessions(engine: Engine, feeds: Feeds, name: str, watermarks: Waterm
         elif table == "tasks":
             sessions |= _sessions_of_tasks(engine, feeds.values(table, since, "task_id"))
         elif table == "task_bars":
-            lowered, raised = _moved_bars(engine, feeds.net(table, since, ["bar"]))
-            sessions |= lowered
+            bars = moved_bars(engine, feeds.net(table, since, ["bar"]))
+            sessions |= bars.session_seqs
         else:
             sessions |= feeds.values(table, since, "session_seq")
             if table == "node_tags":
@@ -77,8 +67,7 @@ def touched_sessions(engine: Engine, feeds: Feeds, name: str, watermarks: Waterm
     if shown and {"nodes", "node_tags"} & set(inputs):
         sessions |= _shown_to(engine, shown)
     computed = linked_sessions(engine, sessions)
-    left = [replace(bar, session_seqs=bar.session_seqs - computed) for bar in raised]
-    return Touched(frozenset(computed), tuple(bar for bar in left if bar.session_seqs))
+    return Touched(frozenset(computed), bars.outside(computed))
 
 
 def _appeared_or_gone(moved: list[NetChange]) -> dict[str, int]:
@@ -122,37 +111,3 @@ def _sessions_of_tasks(engine: Engine, task_ids: set[str]) -> set[int]:
     if not task_ids:
         return set()
     return engine.sessions_with(f"task_id in ({', '.join(map(quoted, sorted(task_ids)))})")
-
-
-def _moved_bars(engine: Engine, moved: list[NetChange]) -> tuple[set[int], list[RaisedBar]]:
-    """What bars that moved mean to the leaves between their old and new value; no other leaf can tell them apart.
-
-    Returns:
-        Sessions that a lower, new or lost bar may give rows, or take them; and the bars that rose.
-    """
-    sessions: set[int] = set()
-    raised: list[RaisedBar] = []
-    for change in moved:
-        row = change.after or change.before or {}
-        if row["task_id"] is None:
-            continue  # no leaf is measured against the bar of no task
-        bars = [image["bar"] for image in (change.before, change.after) if image]
-        inside = f"and fitness >= {min(bars)!r} and fitness < {max(bars)!r}" if len(bars) == 2 else ""
-        scores = engine.select_from("task_scores", Scope(task_ids=frozenset({row["task_id"]})))
-        found = {
-            seq
-            for (seq,) in engine.run(
-                f"""
-                select distinct session_seq from ({scores})
-                where is_leaf and fitness_basis is not distinct from $basis
-                    and environment_digest is not distinct from $environment {inside}
-                """,
-                {"basis": row["fitness_basis"], "environment": row["environment_digest"]},
-            )
-        }
-        if len(bars) == 2 and bars[1] > bars[0]:
-            place = row["task_id"], row["fitness_basis"], row["environment_digest"]
-            raised.append(RaisedBar(*place, bars[1], frozenset(found)))
-        else:
-            sessions |= found
-    return sessions, raised

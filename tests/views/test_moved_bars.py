@@ -1,0 +1,82 @@
+"""A bar that moves lets leaves of other sessions in and out, and only what those leaves stand on is read."""
+
+from pathlib import Path
+
+import pytest
+
+from store.home import open_home
+from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_oracle
+from views.engine import Engine
+from views.moved_bars import paths_to
+from views.refresh import RefreshResult, pin_versions, refresh
+from views.registry import declare_views
+from views.settings import read_view_settings
+from world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A task of eight sound nodes, so that its bar is the second best, 8; in `old` a path with everything ends at 5."""
+    world = World(open_home(tmp_path / "home"))
+    declare_views(world.tables)
+    world.task("t").session("elsewhere").session("old").session("new")
+    world.node("seen", "elsewhere", fitness=0.0, asked="s", answered="seen elsewhere")
+    world.node("root", "old", fitness=0.0, asked="begin", answered="1")
+    world.node("broken", "old", parent="root", is_buggy=True, asked="more", answered="2")
+    world.node("original", "old", parent="broken", fitness=1.0, asked="repair", answered="3")
+    world.node("copy", "old", parent="root", copy_of="original", copy_kind="migrant", fitness=1.0, answered="3")
+    world.node("shown", "old", parent="root", fitness=2.0, asked="other", answered="4")
+    world.node("shown-copy", "old", parent="root", copy_of="shown", copy_kind="migrant", fitness=2.0, answered="4")
+    world.node("leaf", "old", parent="copy", fitness=5.0, asked="go on", answered="5", shown=["shown-copy", "seen"])
+    world.node("beside", "old", parent="root", fitness=0.5, asked="more", answered="6")
+    world.tag("node", "shown", "secret").tag("node", "seen", "internal")
+    for node_id, visits in (("original", 1), ("broken", 2), ("beside", 3)):
+        world.change("old", node_id, "visits", 2, visits)
+    world.change("old", None, "best_so_far", 4, 2.0)
+    world.node("best", "new", fitness=9.0, asked="b", answered="9")
+    world.node("second", "new", fitness=8.0, asked="b", answered="8")
+    world.save()
+    refresh(world.home)
+    return world
+
+
+def leaves(world: World) -> list[str]:
+    return sorted(row["leaf_id"] for row in world.tables.read("sft_trajectories").to_pylist())
+
+
+def refreshed(world: World) -> RefreshResult:
+    result = refresh(world.save().home)["sft_trajectories"]
+    assert_views_equal_the_oracle(world, read_view_settings())
+    assert_views_equal_a_recompute(world)
+    return result
+
+
+def test_a_bar_that_falls_lets_in_the_leaf_of_another_session_and_one_that_rises_shuts_it_out(world: World) -> None:
+    assert leaves(world) == ["best", "second"]
+    world.node("worst", "new", fitness=-1.0, asked="w", answered="w")  # the bar is the third best of nine: 5
+    result = refreshed(world)
+    assert leaves(world) == ["best", "leaf", "second"]
+    assert (result.inserted, result.updated, result.deleted) == (1, 0, 0)
+    assert result.reason.startswith("1 sessions touched")
+    assert result.reason.endswith("; moved bars let in 1 and shut out 0 leaves elsewhere")
+    world.node("third", "new", fitness=7.0, asked="t", answered="t")  # the third best of ten: 7
+    result = refreshed(world)
+    assert leaves(world) == ["best", "second", "third"]
+    assert (result.inserted, result.updated, result.deleted) == (1, 0, 1)
+    assert result.reason.endswith("; moved bars let in 0 and shut out 1 leaves elsewhere")
+
+
+def test_only_the_path_to_a_leaf_and_what_it_was_shown_are_read(world: World) -> None:
+    engine = Engine(world.tables, pin_versions(world.tables, ["sft_trajectories"]), read_view_settings())
+    scope = paths_to(engine, {"leaf": 2})
+    assert scope.session_seqs == {2}
+    assert scope.node_ids == {"leaf", "copy", "original", "broken", "root", "shown-copy", "shown"}
+    engine.bind("sft_trajectories", scope)
+    assert engine.column("select node_id from nodes") == {*scope.node_ids, "seen"}
+    assert engine.column("select node_id from prompt_history") <= scope.node_ids
+    assert engine.column("select coalesce(node_id, 'the session') from change_log") == {
+        "original",
+        "broken",
+        "the session",
+    }
+    engine.close()

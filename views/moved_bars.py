@@ -1,0 +1,97 @@
+"""What a bar that moved means to leaves: those between its old and its new value come or go, no other can tell.
+
+A bar of many sessions moves with almost every new one. To compute all rows of every session with such a leaf would
+cost many times what the change itself does, so that only the paths to these leaves are read.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from views.crossing import linked_sessions
+from views.engine import Engine, Scope
+from views.feeds import NetChange
+
+LINKS = ("node_id", "parent_id", "copy_of", "context")
+
+
+@dataclass(frozen=True)
+class MovedBars:
+    """Leaves that reach their bar no more (`lost`) or now (`gained`): node_id to session_seq; and sessions to redo."""
+
+    lost: dict[str, int] = field(default_factory=dict)
+    gained: dict[str, int] = field(default_factory=dict)
+    session_seqs: frozenset[int] = frozenset()
+
+    def outside(self, session_seqs: Iterable[int]) -> "MovedBars":
+        """The same without what is computed again anyway."""
+        done = set(session_seqs)
+        lost, gained = (
+            {leaf_id: seq for leaf_id, seq in leaves.items() if seq not in done} for leaves in (self.lost, self.gained)
+        )
+        return MovedBars(lost, gained, self.session_seqs - done)
+
+    def all_sessions(self) -> set[int]:
+        """Every session that has to do with it."""
+        return {*self.lost.values(), *self.gained.values(), *self.session_seqs}
+
+    def __str__(self) -> str:
+        return f"moved bars let in {len(self.gained)} and shut out {len(self.lost)} leaves elsewhere"
+
+
+def moved_bars(engine: Engine, moved: Iterable[NetChange]) -> MovedBars:
+    """Find the leaves that changes of `task_bars` concern; a bar that came or went concerns whole sessions."""
+    lost: dict[str, int] = {}
+    gained: dict[str, int] = {}
+    sessions: set[int] = set()
+    for change in moved:
+        row = change.after or change.before or {}
+        if row["task_id"] is None:
+            continue  # no leaf is measured against the bar of no task
+        bars = [image["bar"] for image in (change.before, change.after) if image]
+        inside = f"and fitness >= {min(bars)!r} and fitness < {max(bars)!r}" if len(bars) == 2 else ""
+        scores = engine.select_from("task_scores", Scope(task_ids=frozenset({row["task_id"]})))
+        leaves = dict(
+            engine.run(
+                f"""
+                select node_id, session_seq from ({scores})
+                where is_leaf and fitness_basis is not distinct from $basis
+                    and environment_digest is not distinct from $environment {inside}
+                """,
+                {"basis": row["fitness_basis"], "environment": row["environment_digest"]},
+            )
+        )
+        if len(bars) == 1:
+            sessions |= set(leaves.values())
+        elif bars[1] > bars[0]:
+            lost |= leaves
+        else:
+            gained |= leaves
+    return MovedBars(lost, gained, frozenset(sessions))
+
+
+def paths_to(engine: Engine, leaves: dict[str, int]) -> Scope:
+    """The scope of all that the rows of these leaves are made from.
+
+    That is their ancestors, what those were shown, and the originals of either; other sessions' nodes that were shown
+    come with any scope. Some nodes may look like leaves in it that are none.
+    """
+    sessions = frozenset(linked_sessions(engine, leaves.values()))
+    nodes = engine.select_from("nodes", Scope(session_seqs=sessions), columns=LINKS)
+    links = {
+        node_id: (parent_id, copy_of, shown)
+        for node_id, parent_id, copy_of, shown in engine.run(
+            f"select node_id, parent_id, copy_of, [item.node_id for item in coalesce(context, [])] from ({nodes})"
+        )
+    }
+    paths: set[str] = set()
+    pending = set(leaves)
+    while pending:
+        paths |= pending
+        above = {link for node_id in pending for link in links[node_id][:2]}
+        pending = (above & links.keys()) - paths
+    wanted = set(paths)
+    pending = {shown for node_id in paths for shown in links[node_id][2]} & links.keys() - wanted
+    while pending:
+        wanted |= pending
+        pending = {links[node_id][1] for node_id in pending} & links.keys() - wanted
+    return Scope(session_seqs=sessions, node_ids=frozenset(wanted))
