@@ -26,6 +26,7 @@ from store.commits import LostRace, commit_properties, metadata_text, plan_again
 from store.delta_reading import ReadableTables
 from store.difference import CHANGE, changed_rows
 from store.duckdb_connection import quiet_connection, short_connection
+from store.known_logs import PRUNED_BY
 from store.log_entry import CHANGE_TYPE, commit_changes, write_change_data
 from store.row_files import RowFiles, num_records
 from store.schema import TableSchema
@@ -212,7 +213,10 @@ class Tables(ReadableTables):
             with self._planned_at(name, planned_at) as table:
                 files = self._row_files(table, name, planned_at)
             old = [_removed(self.path(name), file.path, file.size_bytes) for file in files.files]
-            added = [action for part in made_ahead(parts) for action in files.write(part)]
+            made = made_ahead(parts)
+            # Parts follow the sessions. What is sorted by something else is narrow, and is sorted as one.
+            sorted_in = made if files.is_clustered else [pa.concat_tables(made)]
+            added = [action for part in sorted_in for action in files.write(part)]
             inserted = sum(num_records(action) for action in added)
             with self._planned_at(name, planned_at) as table:
                 self._commit(table, [*added, *old], properties)
@@ -323,7 +327,7 @@ def _images(schema: TableSchema, changes: pa.Table, gone: pa.Table) -> pa.Table:
 
 def _placing(schema: TableSchema) -> list[str]:
     """The columns by which a row that goes is found: its key, and where it lies."""
-    return list(dict.fromkeys([*schema.key, *({"session_seq"} & set(schema.columns.names))]))
+    return list(dict.fromkeys([*schema.key, *(column for column in PRUNED_BY if column in schema.columns.names)]))
 
 
 def _removed(root: Path, path: str, size: int) -> RemoveAction:

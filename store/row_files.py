@@ -5,6 +5,7 @@ corrections every lookup opens every file. Here the rows of a touched file that 
 their own; new rows are cut between sessions.
 """
 
+import bisect
 import dataclasses
 import itertools
 import json
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ from deltalake.transaction import AddAction
 
 from store.data_files import FileWriter
 from store.duckdb_connection import short_connection
-from store.known_logs import DataFile
+from store.known_logs import PRUNED_BY, DataFile
 from store.schema import TableSchema
 from store.storage_settings import FileSettings
 
@@ -66,26 +68,26 @@ class RowFiles:
         """Write the files that hold rows with the keys of `gone` anew, without those rows.
 
         Args:
-            gone: Key columns, and session_seq where the table has one, of rows that go.
+            gone: Key columns, and where the table has them session_seq and task_id, of rows that go.
 
         Raises:
             AssertionError: A key is in no file: what is to be changed was planned against other rows.
         """
         near = self.files
-        if AXIS in gone.column_names:
-            seqs = sorted(set(gone[AXIS].to_pylist()) - {None})
-            near = [file for file in self.files if AXIS not in file.bounds or _holds_any(seqs, *file.bounds[AXIS])]
-        touched = self._touched(near, gone)
-        if sum(touched.values()) < gone.num_rows:  # a row that changes its session lies where it was
-            touched = self._touched(self.files, gone)
-        found = sum(touched.values())
+        for column in {*PRUNED_BY} & {*gone.column_names}:
+            values = sorted(set(gone[column].to_pylist()) - {None})
+            near = [file for file in near if column not in file.bounds or _holds_any(values, *file.bounds[column])]
+        touched = self._places(near, gone)
+        if sum(map(len, touched.values())) < gone.num_rows:  # a row that changes its session or task lies where it was
+            touched = self._places(self.files, gone)
+        found = sum(map(len, touched.values()))
         assert found == gone.num_rows, f"{self.schema.name}: {gone.num_rows} rows should go, {found} are there"
         by_path = {file.path: file for file in self.files}
         staying: list[AddAction] = []
         going: list[pa.Table] = []
 
         def rewrite(path: str) -> tuple[list[AddAction], pa.Table]:
-            stays, goes = self._parted(path, gone)
+            stays, goes = self._parted(path, touched[path])
             return [self._encoded(stays)] if stays.num_rows else [], goes
 
         with ThreadPoolExecutor(REWRITERS) as pool:
@@ -94,33 +96,31 @@ class RowFiles:
                 going.append(goes)
         return Split([by_path[path] for path in sorted(touched)], staying, pa.concat_tables(going))
 
-    def _touched(self, files: Iterable[DataFile], gone: pa.Table) -> dict[str, int]:
-        """Paths of files that hold a key of `gone`, to how many; only key columns are read."""
+    def _places(self, files: Iterable[DataFile], gone: pa.Table) -> dict[str, list[int]]:
+        """Paths of files that hold a key of `gone`, to the row numbers in them; only key columns are read."""
         paths = [file.path for file in files]
+        places: dict[str, list[int]] = {}
         if not paths:
-            return {}
+            return places
         with short_connection() as connection:
             connection.register("gone", gone)
             found = connection.sql(
-                f"select filename, count(*) from read_parquet($paths, filename = true, union_by_name = true) as stored "
-                f"where exists (select 1 from gone where {self._same_key()}) group by filename",
+                "select filename, file_row_number "
+                "from read_parquet($paths, filename = true, file_row_number = true, union_by_name = true) as stored "
+                f"where exists (select 1 from gone where {self._same_key()}) order by filename, file_row_number",
                 params={"paths": paths},
             ).fetchall()
-        return dict(found)
+        for path, place in found:
+            places.setdefault(path, []).append(place)
+        return places
 
-    def _parted(self, path: str, gone: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Rows of a file that stay, and those that go, each in the file's order."""
-        with short_connection() as connection:
-            connection.register("gone", gone)
-            places = connection.sql(
-                "select file_row_number from read_parquet($path, file_row_number = true) as stored "
-                f"where exists (select 1 from gone where {self._same_key()})",
-                params={"path": path},
-            ).fetchall()
-        rows = pq.read_table(path, columns=self.writer.columns.names, partitioning=None).cast(self.writer.columns)
-        goes = np.zeros(rows.num_rows, dtype=bool)
-        goes[[place for (place,) in places]] = True
-        return rows.filter(pa.array(~goes)), rows.filter(pa.array(goes))
+    def _parted(self, path: str, places: list[int]) -> tuple[pa.Table, pa.Table]:
+        """Rows of a file that stay, and those at these ascending places, which go; each in the file's order."""
+        with pq.ParquetFile(path) as file:  # a thread for each file already
+            rows = file.read(self.writer.columns.names, use_threads=False).cast(self.writer.columns)
+        starts = [0, *(place + 1 for place in places)]
+        stays = [rows.slice(start, end - start) for start, end in zip(starts, [*places, rows.num_rows], strict=True)]
+        return pa.concat_tables(stays), rows.take(pa.array(places, pa.int64()))
 
     def _same_key(self) -> str:
         return " and ".join(f'stored."{column}" is not distinct from gone."{column}"' for column in self.schema.key)
@@ -163,6 +163,6 @@ def num_records(action: AddAction) -> int:
     return int(json.loads(action.stats)["numRecords"])
 
 
-def _holds_any(ordered: list[int], first: int, last: int) -> bool:
-    place = int(np.searchsorted(ordered, first))
+def _holds_any(ordered: list[Any], first: Any, last: Any) -> bool:
+    place = bisect.bisect_left(ordered, first)
     return place < len(ordered) and ordered[place] <= last

@@ -115,11 +115,11 @@ def table_inputs(name: str) -> tuple[str, ...]:
 
 @cache
 def columns_read(name: str, table: str) -> frozenset[str]:
-    """Columns of an input that a view's SQL can mean: those whose name stands anywhere in it, and the keys."""
+    """Columns of an input that a view's SQL can mean: those whose name stands in it, and not only as a new one."""
     parts = [load_definition(part) for part in (name, *staging_order(name))]
-    words = set(re.findall(r"\w+", " ".join(part.text for part in parts)))
+    words = set(re.findall(r"\w+", re.sub(r"\bas\s+\w+", "", " ".join(part.text for part in parts))))
     schema = view_schema(table) if table in SCHEMAS else TABLES[table]
-    found = set(schema.columns.names) & words | {*schema.key, "session_seq"} & set(schema.columns.names)
+    found = set(schema.columns.names) & words
     if any("long_artifacts" in part.inputs for part in parts):
         found |= set(NEEDED_BY_LONG_ARTIFACTS.get(table, ()))
     return frozenset(found)

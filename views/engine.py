@@ -5,6 +5,7 @@ cannot hold them are never opened, and what is opened is counted. The macros are
 that a view may use; an engine that renders them its own way gives the same rows.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -105,10 +106,13 @@ class Engine:
         self.pins = pins
         self.settings = settings
         self.connection: duckdb.DuckDBPyConnection = quiet_connection()
-        self.opened: dict[str, int] = {}  # files named to a reader since the counters began, to their bytes
+        self.opened: set[str] = set()  # files named to a reader since the counters began
+        self.bytes_read = 0  # of these files, by DuckDB's own count: footers and the columns asked for
         self._empty: set[str] = set()
         self._scanned: dict[str, int | None] = {}
         self._bound: dict[str, Bound] = {}
+        self.connection.execute("pragma enable_profiling = 'no_output'")
+        self.connection.execute("set profiling_coverage = 'ALL'")
         for macro in MACROS:
             self.run(macro)
         self.run(f"set memory_limit = '{settings.memory_gib} GiB'")
@@ -124,7 +128,9 @@ class Engine:
 
     def run(self, sql: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run one statement and fetch its rows."""
-        return self.connection.execute(sql, parameters or {}).fetchall()
+        rows = self.connection.execute(sql, parameters or {}).fetchall()
+        self._count()
+        return rows
 
     def column(self, sql: str) -> set[Any]:
         """The distinct non-NULL values of a query's first column."""
@@ -132,7 +138,16 @@ class Engine:
 
     def arrow(self, sql: str) -> pa.Table:
         """The rows of a query."""
-        return self.connection.sql(sql).to_arrow_table()
+        rows = self.connection.sql(sql).to_arrow_table()
+        self._count()
+        return rows
+
+    def _count(self) -> None:
+        self.bytes_read += json.loads(self.connection.get_profiling_information())["io"]["total_bytes_read"]
+
+    def count_anew(self) -> None:
+        """Begin to count what is read."""
+        self.opened, self.bytes_read = set(), 0
 
     def keep(self, name: str, rows: pa.Table) -> None:
         """Make an arrow table known as a temporary table."""
@@ -191,7 +206,7 @@ class Engine:
                 self.keep(f"empty_{name}", fields.empty_table())
                 self._empty.add(name)
             return f"select {selected} from empty_{name}"
-        self.opened.update((file.path, file.size_bytes) for file in files)
+        self.opened.update(file.path for file in files)
         listed = ", ".join(quoted(file.path) for file in files)
         scoped_by = "session_seq" if scope.session_seqs is not None else "task_id"
         where = scope.condition() if scoped_by in fields.names else "true"

@@ -7,10 +7,13 @@ cost many times what the change itself does, so that only the paths to these lea
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from views.crossing import linked_sessions
 from views.engine import Engine, Scope
 from views.feeds import NetChange
 
+BAR_KEY = ("task_id", "fitness_basis", "environment_digest")
 LINKS = ("node_id", "parent_id", "copy_of", "context")
 
 
@@ -40,33 +43,38 @@ class MovedBars:
 
 def moved_bars(engine: Engine, moved: Iterable[NetChange]) -> MovedBars:
     """Find the leaves that changes of `task_bars` concern; a bar that came or went concerns whole sessions."""
+    bars = [
+        (*((change.after or change.before or {})[column] for column in BAR_KEY), *_values(change)) for change in moved
+    ]
+    bars = [bar for bar in bars if bar[0] is not None]  # no leaf is measured against the bar of no task
+    if not bars:
+        return MovedBars()
+    shape = pa.schema(
+        [*((column, pa.string()) for column in BAR_KEY), ("before", pa.float64()), ("after", pa.float64())]
+    )
+    engine.keep("moved_bars", pa.table(list(zip(*bars, strict=True)), schema=shape))
+    scores = engine.select_from("task_scores", Scope(task_ids=frozenset(bar[0] for bar in bars)))
+    same_key = " and ".join(f"scores.{column} is not distinct from bars.{column}" for column in BAR_KEY)
     lost: dict[str, int] = {}
     gained: dict[str, int] = {}
     sessions: set[int] = set()
-    for change in moved:
-        row = change.after or change.before or {}
-        if row["task_id"] is None:
-            continue  # no leaf is measured against the bar of no task
-        bars = [image["bar"] for image in (change.before, change.after) if image]
-        inside = f"and fitness >= {min(bars)!r} and fitness < {max(bars)!r}" if len(bars) == 2 else ""
-        scores = engine.select_from("task_scores", Scope(task_ids=frozenset({row["task_id"]})))
-        leaves = dict(
-            engine.run(
-                f"""
-                select node_id, session_seq from ({scores})
-                where is_leaf and fitness_basis is not distinct from $basis
-                    and environment_digest is not distinct from $environment {inside}
-                """,
-                {"basis": row["fitness_basis"], "environment": row["environment_digest"]},
-            )
+    for node_id, session_seq, before, after in engine.run(f"""
+        select scores.node_id, scores.session_seq, bars.before, bars.after
+        from ({scores}) as scores inner join moved_bars as bars on {same_key}
+        where scores.is_leaf and (
+            bars.before is null or bars.after is null
+            or scores.fitness >= least(bars.before, bars.after) and scores.fitness < greatest(bars.before, bars.after)
         )
-        if len(bars) == 1:
-            sessions |= set(leaves.values())
-        elif bars[1] > bars[0]:
-            lost |= leaves
+    """):
+        if before is None or after is None:
+            sessions.add(session_seq)
         else:
-            gained |= leaves
+            (lost if after > before else gained)[node_id] = session_seq
     return MovedBars(lost, gained, frozenset(sessions))
+
+
+def _values(change: NetChange) -> list[float | None]:
+    return [image["bar"] if image else None for image in (change.before, change.after)]
 
 
 def paths_to(engine: Engine, leaves: dict[str, int]) -> Scope:

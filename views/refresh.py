@@ -169,7 +169,7 @@ class Chain:
             RefusedInFull: `strict`, and it would be computed in full though it was built before.
         """
         started = time.perf_counter()
-        self.engine.opened = {}
+        self.engine.count_anew()
         plan = self.planner.plan(name, full=full, by_feeds=by_feeds)
         version = plan.state.version
         if strict and plan.mode == "full" and not full and plan.state.watermarks is not None:
@@ -223,8 +223,7 @@ class Chain:
             if plan.replaces_all or (is_new and len(scopes) > 1):
                 return self.tables.replace_all(name, self._computed(plan, scopes), planned_at=planned_at, **said)
             changes = self._changes(plan, scopes, planned_at)
-        opened = self.engine.opened
-        metadata |= {"files_read": len(opened), "bytes_read": sum(opened.values())}
+        metadata |= {"files_read": len(self.engine.opened), "bytes_read": self.engine.bytes_read}
         return self.tables.commit_rows(name, changes, planned_at=planned_at, **said)
 
     def _by_spark(
@@ -240,8 +239,8 @@ class Chain:
             linked = linked_sessions(self.engine, plan.moved_bars.all_sessions())
             scope = Scope(session_seqs=scope.session_seqs | linked)
         given = handed_over(self.engine, plan.name, scope)
-        opened = self.engine.opened
-        work = Work(plan.name, plan.digest, planned_at, metadata, transaction, scope, plan.replaces_all, given, opened)
+        metadata |= {"files_read": len(self.engine.opened), "bytes_read": self.engine.bytes_read}
+        work = Work(plan.name, plan.digest, planned_at, metadata, transaction, scope, plan.replaces_all, given)
         return self._spark.refresh(work)
 
     def _input_bytes(self, plan: Plan) -> int:
@@ -259,22 +258,26 @@ class Chain:
             yield self.engine.arrow("select * from computed")
 
     def _changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
-        """Compute the scopes' rows and subtract what is there; so for single leaves that a bar's move concerns."""
-        name, bars = plan.name, plan.moved_bars
-        parts = [lost_rows(self.engine, name, planned_at, bars.lost)]
-        for scope in scopes:
+        """Compute the scopes' rows, and single leaves that a bar's move concerns, and subtract what is there."""
+        name = plan.name
+        parts = [lost_rows(self.engine, name, planned_at, plan.moved_bars.lost), *self._gained(plan, planned_at)]
+        for scope in scopes:  # after the leaves, so that the next view finds these bound
             self.engine.compute(name, scope, plan.digest)
             parts.append(difference(self.engine, name, self._old_rows(name, scope, planned_at)))
-        if bars.gained:
-            for scope in portions_of(self.engine, Scope(session_seqs=frozenset(bars.gained.values()))):
-                leaves = {leaf_id: seq for leaf_id, seq in bars.gained.items() if seq in (scope.session_seqs or ())}
-                paths = paths_to(self.engine, leaves)
-                self.engine.compute(name, paths, plan.digest)
-                these = f"leaf_id in (select item from {self.engine.keep_texts('gained_leaves', leaves)})"
-                self.engine.run(f"delete from computed where not ({these})")
-                old_rows = self._old_rows(name, Scope(session_seqs=paths.session_seqs), planned_at)
-                parts.append(difference(self.engine, name, f"select * from ({old_rows}) where {these}"))
         return pa.concat_tables(parts)
+
+    def _gained(self, plan: Plan, planned_at: int) -> Iterator[pa.Table]:
+        """The rows of leaves that reach their bar now, from what their paths are made of."""
+        gained = plan.moved_bars.gained
+        sessions = Scope(session_seqs=frozenset(gained.values()))
+        for scope in portions_of(self.engine, sessions) if gained else ():
+            leaves = {leaf_id: seq for leaf_id, seq in gained.items() if seq in (scope.session_seqs or ())}
+            paths = paths_to(self.engine, leaves)
+            self.engine.compute(plan.name, paths, plan.digest)
+            these = f"leaf_id in (select item from {self.engine.keep_texts('gained_leaves', leaves)})"
+            self.engine.run(f"delete from computed where not ({these})")
+            old_rows = self._old_rows(plan.name, Scope(session_seqs=paths.session_seqs), planned_at)
+            yield difference(self.engine, plan.name, f"select * from ({old_rows}) where {these}")
 
     def _walked_changes(self, plan: Plan, planned_at: int) -> pa.Table:
         name, moved = plan.name, plan.moved

@@ -7,7 +7,7 @@ and delta-rs read and maintain further, and the other way round.
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,8 @@ class Work:
     """One view to refresh, as the planner decided it.
 
     `handed_over` are rows that the driver gives: those of `nodes` and `node_tags` that lie outside the scope and are
-    shown inside it, and the relations that no table holds (`long_artifacts`, `pair_margins`). `opened` are files that
-    the driver read for it, to their bytes; the commit counts them with those that Spark was given.
+    shown inside it, and the relations that no table holds (`long_artifacts`, `pair_margins`). Of `metadata`,
+    `files_read` and `bytes_read` are what the driver read for it; what Spark is given is added.
     """
 
     name: str
@@ -49,7 +49,6 @@ class Work:
     scope: Scope = EVERYTHING
     replaces_all: bool = False  # the stored rows have other columns and cannot be compared
     handed_over: Mapping[str, pa.Table] = field(default_factory=dict)
-    opened: dict[str, int] = field(default_factory=dict)
 
 
 class SparkEngine:
@@ -200,10 +199,11 @@ class SparkEngine:
         """
         if self.tables.version(work.name) != work.planned_at:
             raise LostRace(f"{work.name} moved since version {work.planned_at}")
-        self.opened = dict(work.opened)
+        self.opened = {}
         if work.replaces_all:
             return self._replace_all(work)
         changes = self.changes(work).localCheckpoint(eager=False)
+        work = self._counted(work)
         counts: dict[str, int] = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
         changed = sum(counts.values())
         self._say(work, work.planned_at + 1 if changed else (self.tables.data_version(work.name) or 0))
@@ -218,16 +218,22 @@ class SparkEngine:
     def _replace_all(self, work: Work) -> Commit:
         deleted = self.tables.open(work.name, version=work.planned_at).count()
         rows = self.compute(work).localCheckpoint(eager=False)
+        work = self._counted(work)
         inserted = rows.count()
         self._say(work, work.planned_at + 1)
         with _lost_races():
             self._append(work.name, rows, inserted, mode="overwrite", overwriteSchema="true")
         return Commit(self._our_version(work), inserted=inserted, deleted=deleted)
 
+    def _counted(self, work: Work) -> Work:
+        """The work whose metadata counts the files that Spark was given, with all their bytes."""
+        given = {"files_read": len(self.opened), "bytes_read": sum(self.opened.values())}
+        said = {counted: work.metadata.get(counted, 0) + count for counted, count in given.items()}
+        return replace(work, metadata={**work.metadata, **said})
+
     def _say(self, work: Work, data_version: int) -> None:
         """What the next commit of this session carries."""
-        read = {"files_read": len(self.opened), "bytes_read": sum(self.opened.values())}
-        text = canonical_json({**work.metadata, **read, "data_version": data_version})
+        text = canonical_json({**work.metadata, "data_version": data_version})
         application, number = work.transaction
         self.session.conf.set("spark.databricks.delta.commitInfo.userMetadata", text)
         self.session.conf.set("spark.databricks.delta.write.txnAppId", application)

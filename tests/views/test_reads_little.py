@@ -6,6 +6,7 @@ import pytest
 
 from oracle_walks import Row
 from store.home import Home
+from store.ids import sha256_text
 from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_oracle
 from views.refresh import refresh
 from views.registry import VIEW_ORDER, declare_views
@@ -35,7 +36,7 @@ def add_session(world: World, number: int) -> None:
     world.node(f"{session}-root", session, fitness=0.0, asked="begin", answered="x = 1")
     for place, fitness in enumerate((1.0, 2.0, 3.0)):
         node_id = f"{session}-{place}"
-        answer = "".join(f"line {line} of {node_id}\n" for line in range(200))
+        answer = "\n".join(sha256_text(f"line {line} of {node_id}") for line in range(200))
         world.node(node_id, session, parent=f"{session}-root", fitness=fitness, asked="q", answered=answer)
         world.change(session, node_id, "visits", place, 1)
 
@@ -99,4 +100,4 @@ def test_every_commit_says_how_much_it_read_and_a_tail_reads_a_small_share(world
         assert share < 0.35, f"{name} read {share:.0%} for one session of {NUM_SESSIONS}"
     refresh(world.home, full=True)
     for name in ("sft_trajectories", "dpo_pairs", "grpo_cohorts", "value_examples"):
-        assert world.tables.metadata(name)["bytes_read"] >= said[name]["input_bytes"] * 0.9
+        assert world.tables.metadata(name)["bytes_read"] >= 0.7 * said[name]["input_bytes"]

@@ -12,7 +12,7 @@ with counted_nodes as (
         fitness,
         row_number() over (
             partition by task_id, fitness_basis, environment_digest
-            order by fitness desc, node_id
+            order by fitness desc
         ) as place,
         count(*) over (partition by task_id, fitness_basis, environment_digest) as num_nodes
     from task_scores
