@@ -1,7 +1,10 @@
 """The DuckDB that reads the tables' Parquet files."""
 
 import functools
+import os
+import tempfile
 import threading
+from pathlib import Path
 
 import duckdb
 
@@ -10,7 +13,7 @@ _opening = threading.Lock()
 
 def quiet_connection() -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB of its own that answers in UTC and prints no progress."""
-    return _quiet(duckdb.connect())
+    return _quiet(_opened())
 
 
 def short_connection() -> duckdb.DuckDBPyConnection:
@@ -26,7 +29,13 @@ def short_connection() -> duckdb.DuckDBPyConnection:
 
 @functools.cache
 def _shared() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect()
+    return _opened()
+
+
+def _opened() -> duckdb.DuckDBPyConnection:
+    # What does not fit into memory goes there, and not into a `.tmp` where the program happens to run.
+    spilled = Path(tempfile.gettempdir()) / f"espalier-duckdb-{os.getuid()}"
+    return duckdb.connect(config={"temp_directory": str(spilled)})
 
 
 def quoted(text: str) -> str:
