@@ -32,7 +32,6 @@ from store.row_files import RowFiles, num_records
 from store.schema import TableSchema
 from store.storage_settings import StorageSettings, read_storage_settings
 
-WRITER = WriterProperties(compression="ZSTD", max_row_group_size=20_000)
 __all__ = ["CHANGE", "Commit", "LostRace", "Tables", "plan_again_until_committed", "quiet_connection"]
 
 
@@ -222,6 +221,7 @@ class Tables(ReadableTables):
                 self._commit(table, [*added, *old], properties)
         else:
             stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
+            rows_per_group = self.storage.files.rows_per_group
             with self._planned_at(name, planned_at):
                 write_deltalake(
                     self.open(name, version=planned_at),
@@ -229,7 +229,7 @@ class Tables(ReadableTables):
                     mode="overwrite",
                     schema_mode="overwrite",
                     commit_properties=properties,
-                    writer_properties=WRITER,
+                    writer_properties=WriterProperties(compression="ZSTD", max_row_group_size=rows_per_group),
                     target_file_size=self.storage.files.clustered_bytes,
                 )
         return Commit(planned_at + 1, inserted=inserted, deleted=deleted)
