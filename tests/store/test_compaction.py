@@ -150,7 +150,7 @@ def test_rows_lie_in_the_tables_order_in_files_of_the_size_that_was_asked(tables
 
 
 def test_late_rows_rewrite_the_files_of_their_sessions_and_no_other(tables: Tables) -> None:
-    fill(tables, range(30))
+    fill(tables, range(40))
     compact_table(tables, "nodes", small())
     lying = {file.path: file for file in read_layout(tables.open("nodes"), TABLES["nodes"].sort, small().files).files}
     assert len(lying) > 6
@@ -164,7 +164,7 @@ def test_late_rows_rewrite_the_files_of_their_sessions_and_no_other(tables: Tabl
     rewritten = [file for path, file in lying.items() if path not in left]
     assert len(rewritten) == 2
     assert [any(file.first <= seq <= file.last for file in rewritten) for seq in (2, 15, 28)] == [True, False, True]
-    assert {opened_by(tables, seq) for seq in range(30)} == {1}
+    assert {opened_by(tables, seq) for seq in range(40)} == {1}
 
 
 def test_the_large_file_that_another_writers_merge_over_many_sessions_leaves_is_cut_again(tables: Tables) -> None:
@@ -185,11 +185,11 @@ def test_the_large_file_that_another_writers_merge_over_many_sessions_leaves_is_
 
 def test_one_session_that_is_larger_than_a_file_is_cut_and_then_left_alone(tables: Tables) -> None:
     for part in range(10):
-        append(tables, node_rows(*((7, f"n{part}-{number}") for number in range(20))))
+        append(tables, node_rows(*((7, f"n{part}-{number}") for number in range(30))))
     result = compact_table(tables, "nodes", small())
     assert 4 <= result.files_after <= 10
     assert compact_table(tables, "nodes", small()).version is None
-    assert tables.read("nodes").num_rows == 200
+    assert tables.read("nodes").num_rows == 300
 
 
 def test_rows_without_a_session_lie_in_a_file_like_others(tables: Tables) -> None:
