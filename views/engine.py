@@ -56,7 +56,8 @@ SHOWN_WITH = ("nodes", "node_tags")  # context of other sessions counts by its e
 class Scope:
     """Which rows a computation is about; None is no restriction.
 
-    Sessions or tasks are given, not both; `node_ids` leaves some nodes of the sessions and what is kept for them.
+    Sessions or tasks are given. Tasks beside sessions choose no rows: they say where those of the sessions lie.
+    `node_ids` leaves some nodes of the sessions and what is kept for them.
     """
 
     session_seqs: frozenset[int] | None = None
@@ -231,7 +232,7 @@ class Engine:
         stages = staging_order(name)
         inputs = {source for part in (name, *stages) for source in load_definition(part).inputs}
         if "long_artifacts" in inputs and not self._is_bound("long_artifacts", scope):
-            self.keep("long_artifacts", self.long_artifacts(scope))
+            self.keep("long_artifacts", self._long_artifacts("nodes"))
             self._bound["long_artifacts"] = Bound(scope, None, frozenset())
         for stage in stages:
             if not self._is_bound(stage, scope):
@@ -303,9 +304,11 @@ class Engine:
     def long_artifacts(self, scope: Scope) -> pa.Table:
         """Texts kept as files, of nodes in the scope or shown to it; one whose file is gone is left out, so unknown."""
         columns = frozenset({"node_id", "session_seq", "artifact", "artifact_digest"})
-        nodes = self._rows_in_scope("nodes", scope, columns)
+        return self._long_artifacts(f"({self._rows_in_scope('nodes', scope, columns)})")
+
+    def _long_artifacts(self, nodes: str) -> pa.Table:
         digests = self.column(
-            f"select artifact_digest from ({nodes}) where artifact is null and artifact_digest is not null"
+            f"select artifact_digest from {nodes} where artifact is null and artifact_digest is not null"
         )
         texts = []
         for digest in sorted(digests):

@@ -7,7 +7,7 @@ race plans everything again from newly pinned versions; what is committed alread
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from views.moved_bars import paths_to
 from views.planner import Plan, Planner
 from views.portions import portions, portions_of
 from views.reach_walk import ReachWalk
-from views.registry import VIEW_ORDER, declare_views
+from views.registry import VIEW_ORDER, declare_views, view_schema
 from views.settings import read_view_settings
 from views.tag_walk import TagWalk
 
@@ -263,8 +263,18 @@ class Chain:
         parts = [lost_rows(self.engine, name, planned_at, plan.moved_bars.lost), *self._gained(plan, planned_at)]
         for scope in scopes:  # after the leaves, so that the next view finds these bound
             self.engine.compute(name, scope, plan.digest)
-            parts.append(difference(self.engine, name, self._old_rows(name, scope, planned_at)))
+            parts.append(difference(self.engine, name, self._old_rows(name, self._placed(plan, scope), planned_at)))
         return pa.concat_tables(parts)
+
+    def _placed(self, plan: Plan, scope: Scope) -> Scope:
+        """The scope with its tasks, for what is sorted by tasks: those that its nodes have or had at the watermark."""
+        watermarks = plan.state.watermarks
+        is_by_tasks = view_schema(plan.name).sort[0] == "task_id" and scope.session_seqs is not None
+        if not is_by_tasks or plan.mode != "incremental" or watermarks is None:
+            return scope
+        had = self.planner.feeds.rows("nodes", watermarks["nodes"])["task_id"].to_pylist()
+        tasks = {*had, *(task_id for (task_id,) in self.engine.run("select distinct task_id from nodes"))}
+        return scope if None in tasks else replace(scope, task_ids=frozenset(tasks))
 
     def _gained(self, plan: Plan, planned_at: int) -> Iterator[pa.Table]:
         """The rows of leaves that reach their bar now, from what their paths are made of."""
