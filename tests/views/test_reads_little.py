@@ -100,4 +100,4 @@ def test_every_commit_says_how_much_it_read_and_a_tail_reads_a_small_share(world
         assert share < 0.35, f"{name} read {share:.0%} for one session of {NUM_SESSIONS}"
     refresh(world.home, full=True)
     for name in ("sft_trajectories", "dpo_pairs", "grpo_cohorts", "value_examples"):
-        assert world.tables.metadata(name)["bytes_read"] >= 0.7 * said[name]["input_bytes"]
+        assert world.tables.metadata(name)["bytes_read"] > 3 * said[name]["bytes_read"]
