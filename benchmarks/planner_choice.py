@@ -115,7 +115,7 @@ def _follow_feeds(home: Home) -> tuple[dict[str, Case], dict[str, Case]]:
     def noting_plan(name: str, *, full: bool = False, by_feeds: bool = False) -> Plan:
         plan = plan_view(name, full=full, by_feeds=by_feeds)
         if name not in WALKED and plan.mode == "incremental":
-            cost = estimate_cost(chain.engine, name, plan.scope, chain.settings.cost)
+            cost = estimate_cost(chain.engine, name, plan.costly_scope, chain.settings.cost)
             amounts[name] = {"incremental": vars(cost.touched), "full": vars(cost.everything)}
         return plan
 

@@ -194,6 +194,7 @@ def main() -> int:
         default="kind",
         help="compare each trial, the last of each kind, or only once at the end",
     )
+    parser.add_argument("--alone", action="store_true", help="leave out the world of a tenth of the size")
     parser.add_argument("--worlds", type=Path, help="where generated worlds are kept and found again; on the same disk")
     parser.add_argument("--folder", type=Path, help="where scratch data goes; it is removed afterwards")
     arguments = parser.parse_args()
@@ -208,7 +209,8 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="espalier-bench-", dir=arguments.folder) as folder:
         try:
-            for size, num_nodes in (("small", arguments.nodes // 10), ("large", arguments.nodes)):
+            sizes = {"small": arguments.nodes // 10, "large": arguments.nodes}
+            for size, num_nodes in list(sizes.items())[int(arguments.alone) :]:
                 home = Home(Path(folder) / size)
                 worlds[size] = {}
                 generated(home, num_nodes, arguments.seed, arguments.worlds)

@@ -179,6 +179,9 @@ class Group:
                     self._save_tables(WRITE_ORDER)
                 result = chain.refresh(name)
                 self.counts[f"{result.mode}: {_sort_of(result.reason)}"] += 1
+                if moved := re.search(r"moved bars let in (\d+) and shut out (\d+) leaves", result.reason):
+                    self.counts["leaf let in by a moved bar"] += int(moved[1])
+                    self.counts["leaf shut out by a moved bar"] += int(moved[2])
         finally:
             chain.close()
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from store.delta import CHANGE
+from store.known_logs import PRUNED_BY
 from views.engine import Engine, Scope
 from views.registry import view_schema
 
@@ -23,8 +24,9 @@ def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
     schema = view_schema(name)
     columns = schema.columns.names
     same_key = " and ".join(f"old.{column} is not distinct from computed.{column}" for column in schema.key)
-    compared = ["row_digest"] if "row_digest" in columns else [name for name in columns if name not in schema.key]
     kept = old_columns(name)
+    # No digest holds the cluster key, but a session that came back under another number is looked for there.
+    compared = [column for column in kept if column not in schema.key and column != "task_id"]
     engine.run(f"create or replace temp table old as select {', '.join(kept)} from ({old_rows})")
     differs = " or ".join(f"old.{column} is distinct from computed.{column}" for column in compared)
     new_rows = ", ".join(f"computed.{column}" for column in columns)
@@ -41,7 +43,7 @@ def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
     return pa.concat_tables([engine.arrow(moved).cast(shape), _deletes(name, engine.arrow(gone))])
 
 
-def lost_rows(engine: Engine, name: str, version: int, leaves: Mapping[str, int]) -> pa.Table:
+def lost_rows(engine: Engine, name: str, *, version: int, leaves: Mapping[str, int]) -> pa.Table:
     """Deletes of the rows of leaves that reach their bar no more, as `difference` has them.
 
     Args:
@@ -75,5 +77,5 @@ def old_columns(name: str) -> list[str]:
     schema = view_schema(name)
     columns = schema.columns.names
     compared = ["row_digest"] if "row_digest" in columns else [name for name in columns if name not in schema.key]
-    placed = [column for column in ("session_seq", "task_id") if column in columns and column in schema.statistics]
+    placed = [column for column in PRUNED_BY if column in columns and column in schema.statistics]
     return list(dict.fromkeys([*schema.key, *placed, *compared]))

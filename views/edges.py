@@ -29,6 +29,11 @@ class EdgeReader:
         self.places |= placed
         return set(placed)
 
+    def place_unless_known(self, rows: Iterable[tuple[str, int]]) -> None:
+        """Learn where nodes were at the watermark, where nobody said where they are now."""
+        for node_id, session_seq in rows:
+            self.places.setdefault(node_id, session_seq)
+
     def __call__(self, node_ids: set[str]) -> Iterable[Edge]:
         """Edges (src, dst, kind) that leave any of these nodes."""
         self._load({self.places[node_id] for node_id in node_ids} - self._loaded)

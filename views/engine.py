@@ -57,7 +57,7 @@ class Scope:
     """Which rows a computation is about; None is no restriction.
 
     Sessions or tasks are given. Tasks beside sessions choose no rows: they say where those of the sessions lie.
-    `node_ids` leaves some nodes of the sessions and what is kept for them.
+    With `node_ids`, of the sessions' nodes and what is kept for them only these.
     """
 
     session_seqs: frozenset[int] | None = None
@@ -68,7 +68,7 @@ class Scope:
         """Whether all that `other` needs is bound already."""
         if self == EVERYTHING:
             return True
-        if self.session_seqs is None or other.session_seqs is None or self.node_ids is not None:
+        if self.session_seqs is None or other.session_seqs is None or self.node_ids or self.task_ids:
             return self == other
         return other.session_seqs <= self.session_seqs
 
@@ -114,6 +114,7 @@ class Engine:
         self._bound: dict[str, Bound] = {}
         self.connection.execute("pragma enable_profiling = 'no_output'")
         self.connection.execute("set profiling_coverage = 'ALL'")
+        self.connection.execute("set parquet_metadata_cache = true")  # several views read a file, each other columns
         for macro in MACROS:
             self.run(macro)
         self.run(f"set memory_limit = '{settings.memory_gib} GiB'")

@@ -81,7 +81,8 @@ def paths_to(engine: Engine, leaves: dict[str, int]) -> Scope:
     """The scope of all that the rows of these leaves are made from.
 
     That is their ancestors, what those were shown, and the originals of either; other sessions' nodes that were shown
-    come with any scope. Some nodes may look like leaves in it that are none.
+    come with any scope. An ancestor that has no row belongs to it too, since the change log may know of it. Some nodes
+    may look like leaves in it that are none.
     """
     sessions = frozenset(linked_sessions(engine, leaves.values()))
     nodes = engine.select_from("nodes", Scope(session_seqs=sessions), columns=LINKS)
@@ -91,15 +92,14 @@ def paths_to(engine: Engine, leaves: dict[str, int]) -> Scope:
             f"select node_id, parent_id, copy_of, [item.node_id for item in coalesce(context, [])] from ({nodes})"
         )
     }
-    paths: set[str] = set()
-    pending = set(leaves)
-    while pending:
-        paths |= pending
-        above = {link for node_id in pending for link in links[node_id][:2]}
-        pending = (above & links.keys()) - paths
-    wanted = set(paths)
-    pending = {shown for node_id in paths for shown in links[node_id][2]} & links.keys() - wanted
+    nothing: tuple[None, None, list[str]] = (None, None, [])
+    wanted: set[str | None] = {None}
+    pending: set[str | None] = set(leaves)
     while pending:
         wanted |= pending
-        pending = {links[node_id][1] for node_id in pending} & links.keys() - wanted
-    return Scope(session_seqs=sessions, node_ids=frozenset(wanted))
+        pending = {link for node_id in pending for link in links.get(node_id, nothing)[:2]} - wanted
+    pending = {shown for node_id in wanted for shown in links.get(node_id, nothing)[2]} - wanted
+    while pending:
+        wanted |= pending
+        pending = {links.get(node_id, nothing)[1] for node_id in pending} - wanted
+    return Scope(session_seqs=sessions, node_ids=frozenset(node_id for node_id in wanted if node_id is not None))

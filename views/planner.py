@@ -34,7 +34,8 @@ class ViewState:
 class Plan:
     """What a refresh of one view does.
 
-    `changed_keys` counts the sessions, tasks, or moved nodes and edges that are computed again; None is all.
+    `changed_keys` counts the sessions, tasks, single leaves, or moved nodes and edges that are computed again; None is
+    all.
     """
 
     name: str
@@ -48,6 +49,13 @@ class Plan:
     moved: CrossingChanges | TagChanges | ReachChanges | None = field(default=None, repr=False)
     moved_bars: MovedBars = field(default=MovedBars(), repr=False)
     replaces_all: bool = False  # no stored row can be equal to a new one
+
+    @property
+    def costly_scope(self) -> Scope:
+        """What following the feeds is taken to cost: the sessions of leaves that are let in count whole."""
+        if self.scope.session_seqs is None:
+            return self.scope
+        return Scope(session_seqs=self.scope.session_seqs | set(self.moved_bars.gained.values()))
 
 
 class Planner:
@@ -140,13 +148,15 @@ class Planner:
             touched = touched_sessions(self.engine, self.feeds, name, watermarks)
             num_keys, scope, noun = len(touched.session_seqs), Scope(session_seqs=touched.session_seqs), "sessions"
             bars = touched.moved_bars
-        cost = estimate_cost(self.engine, name, scope, self.settings.cost)
-        if cost.is_full_cheaper and not by_feeds:
-            return Plan(name, "full", f"cheaper in full: {cost}", None, versions, digest, state)
         reason = f"{num_keys} {noun} touched ({moved_inputs})"
         if bars != MovedBars():
             reason = f"{reason}; {bars}"
-        return Plan(name, "incremental", reason, num_keys, versions, digest, state, scope, moved_bars=bars)
+        num_keys += len(bars.gained) + len(bars.lost)
+        plan = Plan(name, "incremental", reason, num_keys, versions, digest, state, scope, moved_bars=bars)
+        cost = estimate_cost(self.engine, name, plan.costly_scope, self.settings.cost)
+        if cost.is_full_cheaper and not by_feeds:
+            return Plan(name, "full", f"cheaper in full: {cost}", None, versions, digest, state)
+        return plan
 
     def _walk_changes(
         self, name: str, watermarks: dict[str, int | None]

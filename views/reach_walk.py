@@ -147,6 +147,8 @@ class ReachWalk:
     def changed_rows(self, changes: ReachChanges) -> tuple[pa.Table, str]:
         """The rows that the changes concern, and a select over the old rows they stand against."""
         engine = self.engine
+        now = zip(changes.rows["node_id"].to_pylist(), changes.rows["session_seq"].to_pylist(), strict=True)
+        self.edges.place(now)
         engine.keep("moved_rows", changes.rows)
         engine.keep("moved_tags", changes.tagged)
         carried = self._carried_over(changes.new_edges)
@@ -261,7 +263,7 @@ class ReachWalk:
             select retraction_id, node_id, effect, session_seq
             from ({self.engine.select_from("node_reach", near(places))}) where node_id in (select item from {asked})
         """)
-        self.edges.place((node_id, session_seq) for _, node_id, _, session_seq in rows)
+        self.edges.place_unless_known((node_id, session_seq) for _, node_id, _, session_seq in rows)
         return {(retraction_id, node_id): effect for retraction_id, node_id, effect, _ in rows}
 
     def _walk(self, retraction_ids: Collection[str]) -> dict[Labelled, str]:

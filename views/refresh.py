@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from store.delta import Commit, Tables, plan_again_until_committed
 from store.errors import RefusedInFull, UnknownName
@@ -260,21 +261,38 @@ class Chain:
     def _changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
         """Compute the scopes' rows, and single leaves that a bar's move concerns, and subtract what is there."""
         name = plan.name
-        parts = [lost_rows(self.engine, name, planned_at, plan.moved_bars.lost), *self._gained(plan, planned_at)]
+        parts = [
+            lost_rows(self.engine, name, version=planned_at, leaves=plan.moved_bars.lost),
+            *self._gained(plan, planned_at),
+        ]
         for scope in scopes:  # after the leaves, so that the next view finds these bound
             self.engine.compute(name, scope, plan.digest)
-            parts.append(difference(self.engine, name, self._old_rows(name, self._placed(plan, scope), planned_at)))
+            parts.append(
+                difference(self.engine, name, self._old_rows(name, self._placed(plan, scope, planned_at), planned_at))
+            )
         return pa.concat_tables(parts)
 
-    def _placed(self, plan: Plan, scope: Scope) -> Scope:
-        """The scope with its tasks, for what is sorted by tasks: those that its nodes have or had at the watermark."""
-        watermarks = plan.state.watermarks
-        is_by_tasks = view_schema(plan.name).sort[0] == "task_id" and scope.session_seqs is not None
-        if not is_by_tasks or plan.mode != "incremental" or watermarks is None:
+    def _placed(self, plan: Plan, scope: Scope, planned_at: int) -> Scope:
+        """The scope that finds a view's old rows: for one that is sorted by tasks, with the tasks of its sessions.
+
+        Those are what their nodes have or had at the watermark. Sessions that came later have no old rows.
+        """
+        watermarks, seqs = plan.state.watermarks, scope.session_seqs
+        if view_schema(plan.name).sort[0] != "task_id" or plan.mode != "incremental" or not watermarks or not seqs:
             return scope
-        had = self.planner.feeds.rows("nodes", watermarks["nodes"])["task_id"].to_pylist()
-        tasks = {*had, *(task_id for (task_id,) in self.engine.run("select distinct task_id from nodes"))}
-        return scope if None in tasks else replace(scope, task_ids=frozenset(tasks))
+        ends = [
+            file.bounds.get("session_seq")
+            for file in self.tables.data_files(plan.name, version=planned_at, must_exist=False)
+        ]
+        if None in ends:
+            return scope
+        last = max((end[1] for end in ends if end), default=0)
+        older = Scope(session_seqs=frozenset(seq for seq in seqs if seq <= last))
+        moved = self.planner.feeds.rows("nodes", watermarks["nodes"])
+        had = moved.filter(pc.less_equal(moved["session_seq"], last))["task_id"].to_pylist()
+        have = self.engine.run(f"select distinct task_id from nodes where {older.condition()}")
+        tasks = {*had, *(task_id for (task_id,) in have)}
+        return older if None in tasks else replace(older, task_ids=frozenset(tasks))
 
     def _gained(self, plan: Plan, planned_at: int) -> Iterator[pa.Table]:
         """The rows of leaves that reach their bar now, from what their paths are made of."""

@@ -177,6 +177,8 @@ class SparkEngine:
         self._name("old", self.read(work.name, version=work.planned_at, scope=work.scope))
         same_key = " and ".join(f"old.{column} <=> computed.{column}" for column in schema.key)
         known = {*schema.key, "session_seq"} & set(schema.columns.names)
+        compared = [column for column in ("row_digest", "session_seq") if column in schema.columns.names]
+        equal = " and ".join(f"computed.{column} <=> old.{column}" for column in compared)
         columns = ", ".join(
             f"coalesce(computed.{column}, old.{column}) as {column}" if column in known else f"computed.{column}"
             for column in schema.columns.names
@@ -186,7 +188,7 @@ class SparkEngine:
                 when old.row_digest is null then 'insert' when computed.row_digest is null then 'delete' else 'update'
             end as {CHANGE}
             from computed full outer join (select {", ".join(sorted(known))}, row_digest from old) as old on {same_key}
-            where not (computed.row_digest <=> old.row_digest)
+            where not ({equal})
         """)
 
     # ---- committing -----------------------------------------------------------------------------

@@ -96,6 +96,7 @@ class TagWalk:
     def changed_rows(self, changes: TagChanges) -> tuple[pa.Table, str]:
         """The rows that the changes concern, and a select over the old rows they stand against."""
         engine = self.engine
+        self.edges.place((str(row["node_id"]), int(str(row["session_seq"]))) for row in changes.rows)
         engine.keep_texts("tags_again", [])
         lost = {tag for tag, _ in self._tags_of(changes.losing_nodes)}
         engine.keep_texts("tags_again", changes.lost_tags | lost)
@@ -158,7 +159,7 @@ class TagWalk:
             select tag, node_id, session_seq from ({self.engine.select_from("node_tags", near(places))})
             where node_id in (select item from {asked}) and tag not in (select item from tags_again)
         """)
-        self.edges.place((node_id, session_seq) for _, node_id, session_seq in rows)
+        self.edges.place_unless_known((node_id, session_seq) for _, node_id, session_seq in rows)
         return {(tag, node_id) for tag, node_id, _ in rows}
 
     def _carried_over(self, new_edges: dict[tuple[str, str], int]) -> set[Labelled]:

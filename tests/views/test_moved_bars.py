@@ -70,9 +70,9 @@ def test_only_the_path_to_a_leaf_and_what_it_was_shown_are_read(world: World) ->
     engine = Engine(world.tables, pin_versions(world.tables, ["sft_trajectories"]), read_view_settings())
     scope = paths_to(engine, {"leaf": 2})
     assert scope.session_seqs == {2}
-    assert scope.node_ids == {"leaf", "copy", "original", "broken", "root", "shown-copy", "shown"}
+    assert scope.node_ids == {"leaf", "copy", "original", "broken", "root", "shown-copy", "shown", "seen"}
     engine.bind("sft_trajectories", scope)
-    assert engine.column("select node_id from nodes") == {*scope.node_ids, "seen"}
+    assert engine.column("select node_id from nodes") == scope.node_ids
     assert engine.column("select node_id from prompt_history") <= scope.node_ids
     assert engine.column("select coalesce(node_id, 'the session') from change_log") == {
         "original",
@@ -80,3 +80,49 @@ def test_only_the_path_to_a_leaf_and_what_it_was_shown_are_read(world: World) ->
         "the session",
     }
     engine.close()
+
+
+def test_what_the_log_says_of_a_parent_without_a_row_is_part_of_the_path(world: World) -> None:
+    world.change("old", "ghost", "visits", 0, 4)
+    world.node("leaf", "old", parent="ghost")
+    assert refreshed(world).inserted == 0
+    world.node("worst", "new", fitness=-1.0, asked="w", answered="w")
+    assert refreshed(world).inserted == 1
+    (state,) = [
+        row["states"][0] for row in world.tables.read("sft_trajectories").to_pylist() if row["leaf_id"] == "leaf"
+    ]
+    assert (state["parent_id"], state["visits"]) == ("ghost", 4)
+
+
+def test_a_lowered_baseline_lets_in_what_lies_between_and_counts_as_work(world: World) -> None:
+    world.task("t", baseline_fitness=8.0, baseline_basis="reported")
+    refreshed(world)
+    world.task("t", baseline_fitness=5.0, baseline_basis="reported")
+    result = refreshed(world)
+    assert (result.inserted, result.updated, result.deleted) == (1, 0, 0)
+    assert result.reason.startswith("0 sessions touched")
+
+
+def test_a_session_that_comes_back_under_another_number_is_found_there_from_then_on(world: World) -> None:
+    for row in [row for rows in world.rows.values() for row in rows.values() if row.get("session_seq") == 2]:
+        row["session_seq"] = 7
+    refreshed(world)
+    for name in ("task_scores", "value_examples"):
+        assert {row["session_seq"] for row in world.tables.read(name).to_pylist()} == {1, 3, 7}
+    world.node("worst", "new", fitness=-1.0, asked="w", answered="w")
+    assert refreshed(world).inserted == 1
+    world.node("leaf", "old", fitness=6.0)
+    assert refreshed(world).updated == 1
+
+
+def test_a_session_that_moves_to_another_task_leaves_nothing_behind(world: World) -> None:
+    world.task("other").session("third", "other")
+    world.node("lone", "third", fitness=1.0, asked="l", answered="l")
+    refreshed(world)
+    world.session("old", "other")
+    for row in world.rows_of("nodes"):
+        if row["session_id"] == "old":
+            row["task_id"] = "other"
+    refreshed(world)
+    scores = {row["node_id"]: row["task_id"] for row in world.tables.read("task_scores").to_pylist()}
+    assert (scores["leaf"], scores["best"], len(scores)) == ("other", "t", 9)
