@@ -1,8 +1,8 @@
 """What a bar that moved means to leaves: those between its old and its new value come or go, no other can tell.
 
 A bar of many sessions moves with almost every new one. To compute all rows of every session with such a leaf would
-cost many times what the change itself does, so that only what the paths to these leaves are made of is computed. (Spark computes
-their sessions.)
+cost many times what the change itself does, so that only what the paths to these leaves are made of is computed.
+(Spark computes their sessions.)
 """
 
 from collections.abc import Iterable
