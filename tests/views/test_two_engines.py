@@ -1,12 +1,14 @@
 """Spark and DuckDB maintain the same tables: equal rows, equal digests, and neither rewrites what the other wrote."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lineage.query import run_query
 from store.commits import LostRace
 from store.delta import Commit
 from store.home import Home
@@ -14,7 +16,7 @@ from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_o
 from view_histories import draw_history
 from views.definition import WALKED, view_digest
 from views.engine import EVERYTHING, Scope
-from views.refresh import APPLICATION, Chain, RefreshResult
+from views.refresh import APPLICATION, Chain, EngineName, RefreshResult
 from views.registry import VIEW_ORDER, declare_views, view_schema
 from views.settings import read_view_settings
 from views.spark_engine import SparkEngine, Work, handed_over
@@ -135,6 +137,37 @@ def commit(chain: Chain, name: str, **changes: Any) -> Commit:
     work = Work(name, digest, state.version, {"refresh": number}, (APPLICATION, number), handed_over=given)
     with SparkEngine(chain.tables, chain.pins, chain.settings) as engine:
         return engine.refresh(replace(work, **changes))
+
+
+def test_after_a_restore_both_engines_answer_alike_as_of_every_version(world: World) -> None:
+    """duckdb-delta#227, #151."""
+    changed(world)
+    world.tables.open("nodes").restore(1)
+    answers = [answers_of_both(world, "select node_id, fitness_text from nodes order by node_id", version)
+               for version in range(1, (world.tables.version("nodes") or 0) + 1)]  # fmt: skip
+    assert len(answers) == 3
+    assert answers[0] == answers[2] != answers[1]
+
+
+def test_a_moment_is_the_same_on_both_engines_wherever_they_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """duckdb-delta#38, delta-rs#2341, delta#1392."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        times = answers_of_both(world, "select recorded_at from tag_assignments order by recorded_at")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert times == sorted(({"recorded_at": row["recorded_at"]} for row in world.rows_of("tag_assignments")), key=str)
+
+
+def answers_of_both(world: World, sql: str, nodes_version: int | None = None) -> list[dict[str, Any]]:
+    """The rows that both engines give."""
+    pinned = {} if nodes_version is None else {"nodes": nodes_version}
+    engines: tuple[EngineName, ...] = ("duckdb", "spark")
+    one, other = (run_query(world.home, sql, as_of_versions=pinned, engine=engine).to_pylist() for engine in engines)
+    assert one == other
+    return list(one)
 
 
 def test_inputs_moved_and_rows_equal_is_an_empty_commit(world: World, chain: Chain) -> None:
