@@ -12,17 +12,23 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from store.delta import Tables
 from store.home import Home
+from store.settings import CONF
+from store.spark_settings import read_spark_settings
 from views.refresh import refresh
 from views.registry import declare_views
 
+LARGE_TABLES = {"driver_memory": "8g", "small_tables": False, "java_options": ""}
 READ_KEYS = ("files_read", "bytes_read", "input_bytes")
 
 
@@ -31,7 +37,12 @@ class RefreshChild:
 
     def __init__(self, home: Home, *, engine: str = "duckdb") -> None:
         command = [sys.executable, "-m", "benchmarks.refresh_child", str(home.path), "--engine", engine]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        environment = dict(os.environ)
+        if engine == "spark" and "ESPALIER_CONF" not in os.environ:
+            environment["ESPALIER_CONF"] = str(_conf_for_large_tables(home.path / "conf"))
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
 
     def refresh(self, **arguments: Any) -> dict[str, Any]:
         """Let it refresh and return what it measured.
@@ -54,6 +65,14 @@ class RefreshChild:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
+
+
+def _conf_for_large_tables(folder: Path) -> Path:
+    """The settings as they are, but with Spark as conf/spark.yaml says it should be for large tables."""
+    shutil.copytree(CONF, folder, dirs_exist_ok=True)
+    settings = read_spark_settings().model_dump() | LARGE_TABLES
+    (folder / "spark.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return folder
 
 
 def measured_refresh(home: Home, engine: str, arguments: dict[str, Any]) -> dict[str, Any]:

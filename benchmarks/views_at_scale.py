@@ -4,6 +4,8 @@
     make bench-views NODES=100000
     make bench-views NODES=10000000 ENGINE=spark    # optional: half an hour and 8 GB for the tables alone
 
+Spark gets 8 GiB and generates code, as conf/spark.yaml says for large tables; ESPALIER_CONF names other settings.
+
 Two worlds are generated, one ten times as large as the other, and go through the same changes: a tail (ten new sessions
 of existing tasks, every second one without a baseline), scattered corrections in ten old sessions, and a change of
 visits along one path, which no SFT or DPO row depends on. Each change is committed by this process, as ingest would,

@@ -1,6 +1,6 @@
 """What turns a view's old rows into the rows just computed; equal rows are in neither."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -41,6 +41,24 @@ def difference(engine: Engine, name: str, old_rows: str) -> pa.Table:
     """
     shape = pa.schema([*schema.columns, pa.field(CHANGE, pa.string())])
     return pa.concat_tables([engine.arrow(moved).cast(shape), _deletes(name, engine.arrow(gone))])
+
+
+def joined(engine: Engine, name: str, parts: Sequence[pa.Table]) -> pa.Table:
+    """Differences of several scopes as one; a row that left one for another is an update."""
+    changes = pa.concat_tables(parts)
+    kinds = set(changes[CHANGE].to_pylist())
+    if not {"insert", "delete"} <= kinds:
+        return changes
+    schema = view_schema(name)
+    engine.keep("changes", changes)
+    same_key = " and ".join(f"one.{column} is not distinct from other.{column}" for column in schema.key)
+    has = f"exists (select 1 from changes as other where {same_key} and other.{CHANGE} = '{{kind}}')"
+    columns = ", ".join(f"one.{column}" for column in schema.columns.names)
+    return engine.arrow(f"""
+        select {columns}, case when one.{CHANGE} = 'insert' and {has.format(kind="delete")} then 'update'
+            else one.{CHANGE} end as {CHANGE}
+        from changes as one where not (one.{CHANGE} = 'delete' and {has.format(kind="insert")})
+    """).cast(changes.schema)
 
 
 def lost_rows(engine: Engine, name: str, *, version: int, leaves: Mapping[str, int]) -> pa.Table:

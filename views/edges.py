@@ -30,7 +30,7 @@ class EdgeReader:
         return set(placed)
 
     def place_unless_known(self, rows: Iterable[tuple[str, int]]) -> None:
-        """Learn where nodes were at the watermark, where nobody said where they are now."""
+        """Learn where nodes are by a stored row or an edge, unless their own row said so."""
         for node_id, session_seq in rows:
             self.places.setdefault(node_id, session_seq)
 

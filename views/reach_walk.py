@@ -149,6 +149,7 @@ class ReachWalk:
         engine = self.engine
         now = zip(changes.rows["node_id"].to_pylist(), changes.rows["session_seq"].to_pylist(), strict=True)
         self.edges.place(now)
+        self.edges.place_unless_known((dst, session_seq) for (_, dst, _), session_seq in changes.new_edges.items())
         engine.keep("moved_rows", changes.rows)
         engine.keep("moved_tags", changes.tagged)
         carried = self._carried_over(changes.new_edges)
@@ -222,8 +223,6 @@ class ReachWalk:
         reached_at: dict[str, list[str]] = {}
         for retraction_id, node_id in self._reach_of(starts):
             reached_at.setdefault(node_id, []).append(retraction_id)
-        for (_, dst, _), session_seq in new_edges.items():
-            self.edges.places.setdefault(dst, session_seq)
         return {
             (retraction_id, dst): kind
             for src, dst, kind in new_edges

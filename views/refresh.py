@@ -18,7 +18,7 @@ from store.errors import RefusedInFull, UnknownName
 from store.home import Home
 from views.crossing import CrossingWalk, linked_sessions
 from views.definition import WALKED, table_inputs
-from views.difference import difference, lost_rows, old_columns
+from views.difference import difference, joined, lost_rows, old_columns
 from views.engine import Engine, Scope
 from views.moved_bars import paths_to
 from views.planner import Plan, Planner
@@ -270,7 +270,7 @@ class Chain:
             parts.append(
                 difference(self.engine, name, self._old_rows(name, self._placed(plan, scope, planned_at), planned_at))
             )
-        return pa.concat_tables(parts)
+        return joined(self.engine, name, parts)
 
     def _placed(self, plan: Plan, scope: Scope, planned_at: int) -> Scope:
         """The scope that finds a view's old rows: for one that is sorted by tasks, with the tasks of its sessions.

@@ -97,6 +97,7 @@ class TagWalk:
         """The rows that the changes concern, and a select over the old rows they stand against."""
         engine = self.engine
         self.edges.place((str(row["node_id"]), int(str(row["session_seq"]))) for row in changes.rows)
+        self.edges.place_unless_known((dst, session_seq) for (_, dst), session_seq in changes.new_edges.items())
         engine.keep_texts("tags_again", [])
         lost = {tag for tag, _ in self._tags_of(changes.losing_nodes)}
         engine.keep_texts("tags_again", changes.lost_tags | lost)
@@ -170,8 +171,6 @@ class TagWalk:
         tags_at: dict[str, list[str]] = {}
         for tag, node_id in self._tags_of(starts):
             tags_at.setdefault(node_id, []).append(tag)
-        for (_, dst), session_seq in new_edges.items():
-            self.edges.places.setdefault(dst, session_seq)
         return {(tag, dst) for src, dst in new_edges for tag in tags_at.get(src, ()) if tag not in self.staying}
 
     def _rows(self, labelled: set[Labelled]) -> pa.Table:

@@ -1,10 +1,12 @@
 """A bar that moves lets leaves of other sessions in and out, and only what those leaves stand on is read."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from store.home import open_home
+from store.settings import CONF
 from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_oracle
 from views.engine import Engine
 from views.moved_bars import paths_to
@@ -103,9 +105,13 @@ def test_a_lowered_baseline_lets_in_what_lies_between_and_counts_as_work(world: 
     assert result.reason.startswith("0 sessions touched")
 
 
+def renumber(world: World, old: int, new: int) -> None:
+    for row in [row for rows in world.rows.values() for row in rows.values() if row.get("session_seq") == old]:
+        row["session_seq"] = new
+
+
 def test_a_session_that_comes_back_under_another_number_is_found_there_from_then_on(world: World) -> None:
-    for row in [row for rows in world.rows.values() for row in rows.values() if row.get("session_seq") == 2]:
-        row["session_seq"] = 7
+    renumber(world, 2, 7)
     refreshed(world)
     for name in ("task_scores", "value_examples"):
         assert {row["session_seq"] for row in world.tables.read(name).to_pylist()} == {1, 3, 7}
@@ -113,6 +119,31 @@ def test_a_session_that_comes_back_under_another_number_is_found_there_from_then
     assert refreshed(world).inserted == 1
     world.node("leaf", "old", fitness=6.0)
     assert refreshed(world).updated == 1
+
+
+def test_a_node_without_a_row_goes_with_its_session_to_another_number(world: World) -> None:
+    world.put("node_edges", src="root", dst="ghost", kind="parent", session_seq=2)
+    world.put("node_edges", src="ghost", dst="grandchild", kind="parent", session_seq=2)
+    world.tag("node", "root", "pii").retract("node", "root")
+    refreshed(world)
+    renumber(world, 2, 7)
+    refreshed(world)
+    assert {row["session_seq"] for row in world.tables.read("node_reach").to_pylist()} == {7}
+
+
+def test_a_row_that_goes_from_one_portion_to_another_is_one_update(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = shutil.copytree(CONF, tmp_path / "conf")
+    text = (conf / "views.yaml").read_text(encoding="utf-8")
+    (conf / "views.yaml").write_text(text.replace("nodes_at_once: 40000", "nodes_at_once: 2"), encoding="utf-8")
+    monkeypatch.setenv("ESPALIER_CONF", str(conf))
+    version = (world.tables.version("task_scores") or 0) + 1
+    renumber(world, 2, 7)
+    refreshed(world)
+    images = world.tables.changes("task_scores", start=version).to_pylist()
+    assert {image["_change_type"] for image in images} == {"update_preimage", "update_postimage"}
+    assert len(images) == 2 * 5
 
 
 def test_a_session_that_moves_to_another_task_leaves_nothing_behind(world: World) -> None:
