@@ -91,7 +91,7 @@ def _mebibytes(engine: Engine, name: str, scope: Scope) -> float:
             size += engine.tables.size_bytes(table, version=pin)
             continue
         files = engine.tables.data_files(
-            table, version=pin, session_seqs=scope.session_seqs, task_ids=scope.task_ids, must_exist=False
+            table, version=pin, session_seqs=scope.session_seqs, task_ids=scope.prunable_tasks, must_exist=False
         )
         size += sum(file.size_bytes for file in files)
     return size / MIB

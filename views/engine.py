@@ -61,7 +61,7 @@ class Scope:
     """
 
     session_seqs: frozenset[int] | None = None
-    task_ids: frozenset[str] | None = None
+    task_ids: frozenset[str | None] | None = None
     node_ids: frozenset[str] | None = None
 
     def covers(self, other: "Scope") -> bool:
@@ -71,6 +71,12 @@ class Scope:
         if self.session_seqs is None or other.session_seqs is None or self.node_ids or self.task_ids:
             return self == other
         return other.session_seqs <= self.session_seqs
+
+    @property
+    def prunable_tasks(self) -> frozenset[str] | None:
+        """The tasks that the log's statistics can tell files by; None where rows without a task are asked for too."""
+        named = frozenset(task_id for task_id in self.task_ids or () if task_id is not None)
+        return named if self.task_ids is not None and len(named) == len(self.task_ids) else None
 
     def condition(self, column: str = "session_seq") -> str:
         """The scope as a SQL condition on session_seq (or another column that holds one) or task_id."""
@@ -83,7 +89,11 @@ class Scope:
                 return bounds
             return f"{bounds} and {column} in ({', '.join(map(str, sorted(self.session_seqs)))})"
         if self.task_ids is not None:
-            return f"task_id in ({', '.join(map(quoted, sorted(self.task_ids))) or 'null'})"
+            named = (
+                ", ".join(quoted(task_id) for task_id in sorted(task for task in self.task_ids if task is not None))
+                or "null"
+            )
+            return f"(task_id in ({named}) or task_id is null)" if None in self.task_ids else f"task_id in ({named})"
         return "true"
 
 
@@ -199,7 +209,9 @@ class Engine:
         files = (
             []
             if pin is None
-            else self.tables.data_files(name, version=pin, session_seqs=scope.session_seqs, task_ids=scope.task_ids)
+            else self.tables.data_files(
+                name, version=pin, session_seqs=scope.session_seqs, task_ids=scope.prunable_tasks
+            )
         )
         names = fields.names if columns is None else [column for column in fields.names if column in set(columns)]
         selected = ", ".join(f'"{column}"' for column in names)

@@ -107,7 +107,7 @@ class SparkEngine:
         if version is None:
             return self.session.createDataFrame(_plain(schema.empty_table()))
         files = self.tables.data_files(
-            name, version=version, session_seqs=scope.session_seqs, task_ids=scope.task_ids, must_exist=False
+            name, version=version, session_seqs=scope.session_seqs, task_ids=scope.prunable_tasks, must_exist=False
         )
         self.opened.update((file.path, file.size_bytes) for file in files)
         stored = self.session.read.format("delta").option("versionAsOf", version).load(self.path(name))

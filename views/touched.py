@@ -25,15 +25,15 @@ class Touched:
     moved_bars: MovedBars
 
 
-def touched_tasks(feeds: Feeds, name: str, watermarks: Watermarks) -> set[str]:
-    """Tasks of which a row of an input moved.
+def touched_tasks(feeds: Feeds, name: str, watermarks: Watermarks) -> set[str | None]:
+    """Tasks of which a row of an input moved; None for rows without one.
 
     Raises:
         VersionGone: A feed cannot be read from its watermark.
     """
-    tasks: set[str] = set()
+    tasks: set[str | None] = set()
     for table in table_inputs(name):
-        tasks |= feeds.values(table, watermarks[table], "task_id")
+        tasks |= set(feeds.rows(table, watermarks[table])["task_id"].to_pylist())
     return tasks
 
 

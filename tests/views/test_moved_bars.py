@@ -157,3 +157,13 @@ def test_a_session_that_moves_to_another_task_leaves_nothing_behind(world: World
     refreshed(world)
     scores = {row["node_id"]: row["task_id"] for row in world.tables.read("task_scores").to_pylist()}
     assert (scores["leaf"], scores["best"], len(scores)) == ("other", "t", 9)
+
+
+def test_the_bar_of_nodes_without_a_task_follows_them(world: World) -> None:
+    for place, fitness in enumerate((1.0, 3.0)):
+        world.node(f"taskless-{place}", "elsewhere", fitness=fitness, asked="a", answered="a")
+        world.put("nodes", node_id=f"taskless-{place}", task_id=None)
+        refresh(world.save().home)
+        assert_views_equal_a_recompute(world)
+        bars = [row for row in world.tables.read("task_bars").to_pylist() if row["task_id"] is None]
+        assert [(row["bar"], row["num_nodes"]) for row in bars] == [(fitness, place + 1)]
