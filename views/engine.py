@@ -68,7 +68,8 @@ class Scope:
         """Whether all that `other` needs is bound already."""
         if self == EVERYTHING:
             return True
-        if self.session_seqs is None or other.session_seqs is None or self.node_ids or self.task_ids:
+        is_plain = self.task_ids is None and self.node_ids is None
+        if self.session_seqs is None or other.session_seqs is None or not is_plain:
             return self == other
         return other.session_seqs <= self.session_seqs
 

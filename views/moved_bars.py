@@ -20,11 +20,10 @@ LINKS = ("node_id", "parent_id", "copy_of", "context")
 
 @dataclass(frozen=True)
 class MovedBars:
-    """Leaves that reach their bar no more (`lost`) or now (`gained`): node_id to session_seq; and sessions to redo."""
+    """Leaves that reach their bar no more (`lost`) or now (`gained`): node_id to session_seq."""
 
     lost: dict[str, int] = field(default_factory=dict)
     gained: dict[str, int] = field(default_factory=dict)
-    session_seqs: frozenset[int] = frozenset()
 
     def outside(self, session_seqs: Iterable[int]) -> "MovedBars":
         """The same without what is computed again anyway."""
@@ -32,24 +31,20 @@ class MovedBars:
         lost, gained = (
             {leaf_id: seq for leaf_id, seq in leaves.items() if seq not in done} for leaves in (self.lost, self.gained)
         )
-        return MovedBars(lost, gained, self.session_seqs - done)
-
-    def all_sessions(self) -> set[int]:
-        """Every session that has to do with it."""
-        return {*self.lost.values(), *self.gained.values(), *self.session_seqs}
+        return MovedBars(lost, gained)
 
     def __str__(self) -> str:
         return f"moved bars let in {len(self.gained)} and shut out {len(self.lost)} leaves elsewhere"
 
 
-def moved_bars(engine: Engine, moved: Iterable[NetChange]) -> MovedBars:
-    """Find the leaves that changes of `task_bars` concern; a bar that came or went concerns whole sessions."""
+def moved_bars(engine: Engine, moved: Iterable[NetChange]) -> tuple[MovedBars, set[int]]:
+    """Find the leaves that changes of `task_bars` concern, and the sessions with a leaf of a bar that came or went."""
     bars = [
         (*((change.after or change.before or {})[column] for column in BAR_KEY), *_values(change)) for change in moved
     ]
     bars = [bar for bar in bars if bar[0] is not None]  # no leaf is measured against the bar of no task
     if not bars:
-        return MovedBars()
+        return MovedBars(), set()
     shape = pa.schema(
         [*((column, pa.string()) for column in BAR_KEY), ("before", pa.float64()), ("after", pa.float64())]
     )
@@ -71,7 +66,7 @@ def moved_bars(engine: Engine, moved: Iterable[NetChange]) -> MovedBars:
             sessions.add(session_seq)
         else:
             (lost if after > before else gained)[node_id] = session_seq
-    return MovedBars(lost, gained, frozenset(sessions))
+    return MovedBars(lost, gained), sessions
 
 
 def _values(change: NetChange) -> list[float | None]:

@@ -237,7 +237,8 @@ class Chain:
             self._spark = SparkEngine(self.tables, self.pins, self.settings)
         scope = plan.scope
         if scope.session_seqs is not None:
-            linked = linked_sessions(self.engine, plan.moved_bars.all_sessions())
+            bars = plan.moved_bars
+            linked = linked_sessions(self.engine, [*bars.lost.values(), *bars.gained.values()])
             scope = Scope(session_seqs=scope.session_seqs | linked)
         given = handed_over(self.engine, plan.name, scope)
         metadata |= {"files_read": len(self.engine.opened), "bytes_read": self.engine.bytes_read}

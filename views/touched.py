@@ -57,8 +57,8 @@ def touched_sessions(engine: Engine, feeds: Feeds, name: str, watermarks: Waterm
         elif table == "tasks":
             sessions |= _sessions_of_tasks(engine, feeds.values(table, since, "task_id"))
         elif table == "task_bars":
-            bars = moved_bars(engine, feeds.net(table, since, ["bar"]))
-            sessions |= bars.session_seqs
+            bars, of_new_bars = moved_bars(engine, feeds.net(table, since, ["bar"]))
+            sessions |= of_new_bars
         else:
             sessions |= feeds.values(table, since, "session_seq")
             if table == "node_tags":

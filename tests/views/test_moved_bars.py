@@ -1,19 +1,26 @@
 """A bar that moves lets leaves of other sessions in and out, and only what those leaves stand on is read."""
 
+import random
+import re
 import shutil
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from memory_tables import MemoryTables
 from store.home import open_home
 from store.settings import CONF
-from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_oracle
+from view_checks import assert_views_equal_a_recompute, assert_views_equal_the_oracle, pass_over
 from views.engine import Engine
 from views.moved_bars import paths_to
 from views.refresh import RefreshResult, pin_versions, refresh
 from views.registry import declare_views
 from views.settings import read_view_settings
 from world import World
+
+HISTORIES = 6
 
 
 @pytest.fixture
@@ -167,3 +174,62 @@ def test_the_bar_of_nodes_without_a_task_follows_them(world: World) -> None:
         assert_views_equal_a_recompute(world)
         bars = [row for row in world.tables.read("task_bars").to_pylist() if row["task_id"] is None]
         assert [(row["bar"], row["num_nodes"]) for row in bars] == [(fitness, place + 1)]
+
+
+def test_after_any_run_of_new_scores_the_leaves_of_all_sessions_are_those_of_a_recompute(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Sessions of one task without a baseline: scores of one, low or high, move the bar over leaves of the others."""
+    counts = Counter[str]()
+    for seed in range(HISTORIES):
+        rng = random.Random(seed)
+        home = open_home(tmp_path / str(seed))
+        world = World(home, tables=MemoryTables(home, home.path)).task("t")
+        declare_views(world.tables)
+        for number in range(5):
+            world.session(f"s{number}")
+            for _ in range(3):
+                grow(world, rng, f"s{number}")
+        pass_over(world.save())
+        for _ in range(8):
+            session = f"s{rng.randrange(5)}"
+            level = rng.choice((0, 0, 20))
+            for _ in range(rng.randrange(3, 7)):
+                grow(world, rng, session, level)
+            if rng.random() < 0.3:
+                corrected = rng.choice(
+                    [row["node_id"] for row in world.rows_of("nodes") if row["session_id"] == session]
+                )
+                world.node(corrected, session, fitness=float(rng.randrange(20)))
+            reason = pass_over(world.save())["sft_trajectories"].reason
+            assert_views_equal_the_oracle(world, read_view_settings())
+            if moved := re.search(r"let in (\d+) and shut out (\d+) leaves", reason):
+                counts += Counter({"let in": int(moved[1]), "shut out": int(moved[2])})
+    record_property("leaves", ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())))
+    assert min(counts["let in"], counts["shut out"]) >= HISTORIES
+
+
+def grow(world: World, rng: random.Random, session: str, level: int = 10) -> None:
+    """Add a node to a session: mostly sound, about as good as `level`, now and then a copy, or shown others."""
+    nodes = [row["node_id"] for row in world.rows_of("nodes")]
+    own = [row["node_id"] for row in world.rows_of("nodes") if row["session_id"] == session]
+    node_id = f"n{len(nodes)}"
+    parent = rng.choice(own) if own and rng.random() < 0.8 else None
+    if own and rng.random() < 0.1:
+        original = rng.choice(nodes if rng.random() < 0.1 else own)
+        world.node(node_id, session, parent=parent, copy_of=original, copy_kind="migrant", fitness=1.0)
+        return
+    shown = rng.sample(nodes, min(len(nodes), 2)) if rng.random() < 0.3 else None
+    world.node(
+        node_id,
+        session,
+        parent=parent,
+        fitness=float(level + rng.randrange(10)),
+        asked="q",
+        answered=node_id,
+        shown=shown,
+    )
+    if rng.random() < 0.2:
+        world.node(node_id, session, fitness=None, is_buggy=True)
+    if own:
+        world.change(session, rng.choice(own), "visits", len(nodes), len(nodes))
