@@ -28,7 +28,7 @@ from store.spark_settings import read_spark_settings
 from views.refresh import refresh
 from views.registry import declare_views
 
-LARGE_TABLES = {"driver_memory": "8g", "small_tables": False, "java_options": ""}
+LARGE_TABLES = {"driver_memory": "8g", "small_tables": False, "java_options": "", "shuffle_partitions": 32}
 READ_KEYS = ("files_read", "bytes_read", "input_bytes")
 
 

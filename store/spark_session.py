@@ -42,6 +42,12 @@ QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    # Plans and stages of the past, kept for a page that nobody opens: after some refreshes they filled 2 GiB.
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
 }
 SMALL_TABLES = {
     "spark.sql.adaptive.enabled": "false",
