@@ -126,6 +126,13 @@ class ReadableTables:
         with self.at_latest(name) as table:
             return table.version(), user_metadata(table.history(1)[0])
 
+    def table_id(self, name: str) -> str | None:
+        """What Delta calls the table, whatever folder it lies in; None before the first commit."""
+        if not self.exists(name):
+            return None
+        with self.at_latest(name) as table:
+            return str(table.metadata().id)
+
     def history(self, name: str) -> list[dict[str, Any]]:
         """Every commit, newest first: version, timestamp (ms), operation, metadata, metrics."""
         commits = []

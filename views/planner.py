@@ -29,6 +29,11 @@ class ViewState:
         """Input versions that its rows stand for; None before the first refresh."""
         return self.metadata.get("watermarks")
 
+    @property
+    def input_tables(self) -> dict[str, str | None]:
+        """Which tables these are versions of, by Delta's ids."""
+        return self.metadata.get("input_tables") or {}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -67,6 +72,7 @@ class Planner:
         self.settings = settings
         self.engine = engine
         self.feeds = Feeds(tables, pins)
+        self._table_ids: dict[str, str | None] = {}
 
     def state(self, name: str) -> ViewState:
         """The view's latest version and what its commit says."""
@@ -95,7 +101,7 @@ class Planner:
             reason = "its definition or parameters changed"
             # A row's digest holds the view's, so every row with one is another; of a walk, rows may be equal.
             return Plan(name, "full", reason, None, versions, digest, state, replaces_all=name not in WALKED)
-        replaced = self._replaced(name, watermarks, versions)
+        replaced = self._replaced(name, state, watermarks, versions)
         if full:
             return Plan(name, "full", "asked for in full", None, versions, digest, state)
         if replaced is not None:
@@ -107,12 +113,25 @@ class Planner:
         except VersionGone as error:
             return Plan(name, "full", f"a feed cannot be read: {error}", None, versions, digest, state)
 
-    def _replaced(self, name: str, watermarks: dict[str, int | None], versions: dict[str, int | None]) -> str | None:
-        """Why the feeds cannot tell what changed, where an input lies behind the watermark."""
+    def input_tables(self, versions: dict[str, int | None]) -> dict[str, str | None]:
+        """Delta's ids of the tables that these are versions of; None where not created."""
+        for table, pin in versions.items():
+            if pin is not None and table not in self._table_ids:
+                self._table_ids[table] = self.tables.table_id(table)
+        return {table: None if pin is None else self._table_ids[table] for table, pin in versions.items()}
+
+    def _replaced(
+        self, name: str, state: ViewState, watermarks: dict[str, int | None], versions: dict[str, int | None]
+    ) -> str | None:
+        """Why the feeds cannot tell what changed: an input is another table, or lies behind the watermark."""
         if watermarks.keys() != versions.keys():
             return "its inputs are others than before"
+        tables = self.input_tables(versions)
         for table, seen in watermarks.items():
             pinned = versions[table]
+            seen_table = state.input_tables.get(table)
+            if None not in (seen_table, tables[table]) and seen_table != tables[table]:
+                return f"{table} was replaced: it is another table than the one that was seen"
             if seen is None or (pinned is not None and pinned >= seen):
                 continue
             latest = self.tables.version(table)

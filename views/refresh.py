@@ -205,6 +205,7 @@ class Chain:
         number = int(plan.state.metadata.get("refresh", 0)) + 1
         metadata: dict[str, Any] = {
             "watermarks": plan.input_versions,
+            "input_tables": self.planner.input_tables(plan.input_versions),
             "view_digest": plan.digest,
             "mode": plan.mode,
             "reason": plan.reason,

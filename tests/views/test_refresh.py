@@ -184,6 +184,23 @@ def test_a_replaced_input_is_answered_in_full(world: World) -> None:
     assert_right(world)
 
 
+def test_an_input_replaced_by_a_table_of_as_many_commits_is_noticed(world: World) -> None:
+    world.node("b", "s", fitness=0.75).save()
+    refresh(world.home)
+    seen = world.tables.version("nodes")
+    shutil.rmtree(world.tables.path("nodes"))
+    world.written["nodes"] = {}
+    world.node("b", "s", fitness=0.5).save("nodes")
+    world.node("b", "s", fitness=0.25).save("nodes")
+    assert world.tables.version("nodes") == seen
+    result = refresh(world.home)["dpo_pairs"]
+    assert (result.mode, result.reason) == (
+        "full",
+        "nodes was replaced: it is another table than the one that was seen",
+    )
+    assert_right(world)
+
+
 def test_in_full_by_wish_leaves_equal_rows_alone(world: World) -> None:
     refresh(world.home)
     results = refresh(world.home, ["dpo_pairs"], full=True)
