@@ -65,11 +65,11 @@ ui: setup ## Dagster on a port it prints, with the history of `make run`
 .PHONY: test
 test: setup ## every test that this machine can run, two files at a time; ESPALIER_SAMPLE_LOGS names the folder of real logs
 	@if [ -n "$${JAVA_HOME:-}" ] || command -v java >/dev/null 2>&1; then $(PYTHON) -m store.spark_jars || true; fi
-	@$(PYTHON) -m pytest -n 2 --dist loadfile $(PYTEST_ARGUMENTS)
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGUMENTS)
 
 .PHONY: test-long
 test-long: setup ## law 1 at length: 2,000 histories in memory, 120 over Delta, 3 on Spark, 200 kills (about half an hour)
-	@ESPALIER_LONG_TESTS=1 $(PYTHON) -m pytest -n 2 --dist loadfile tests/views $(PYTEST_ARGUMENTS)
+	@ESPALIER_LONG_TESTS=1 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/views $(PYTEST_ARGUMENTS)
 
 .PHONY: lint
 lint: setup ## ruff, mypy, import order
