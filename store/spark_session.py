@@ -49,6 +49,13 @@ QUIET = {
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
 }
+# A recompute keeps its checkpoints and shuffles on disk: packed, and gone once nobody names them, which only a
+# collection finds out.
+LITTLE_DISK = {
+    "spark.rdd.compress": "true",
+    "spark.io.compression.codec": "zstd",
+    "spark.cleaner.periodicGC.interval": "2min",
+}
 SMALL_TABLES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -105,6 +112,7 @@ def session_conf(settings: SparkSettings, jars: str = "") -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.jars": jars,
         **QUIET,
+        **LITTLE_DISK,
     }
     if settings.master.startswith("local"):
         own |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
