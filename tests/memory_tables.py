@@ -55,6 +55,9 @@ class MemoryTables(Tables):
     def latest(self, name: str) -> tuple[int, dict[str, Any]]:
         return len(self.versions[name]) - 1, self.commit_metadata[name][-1]
 
+    def table_id(self, name: str) -> str | None:
+        return name if name in self.versions else None
+
     def has_declared_columns(self, name: str) -> bool:
         return True
 
