@@ -277,7 +277,7 @@ class Oracle(NodeFacts):
             "states": [self.state(node_id) for node_id in path],
             "cut_after_id": cut_after,
             "source_node_ids": sources,
-            "score_refs": ["/".join(["task_bars", *(part or "?" for part in self.group(leaf))])],
+            "score_refs": ["/".join(["task_bars", *("?" if part is None else part for part in self.group(leaf))])],
             "tags": self.tags_of(sources),
         }
 
