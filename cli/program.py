@@ -46,7 +46,10 @@ class Engine(enum.Enum):
     SPARK = "spark"
 
 
-EngineOption = Annotated[Engine, typer.Option("--engine", help="Who computes; Spark is set up by conf/spark.yaml.")]
+EngineOption = Annotated[
+    Engine,
+    typer.Option("--engine", envvar="ESPALIER_ENGINE", help="Who computes; Spark is set up by conf/spark.yaml."),
+]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

@@ -11,7 +11,7 @@ from dagster_project.datasets import snapshot_assets
 from dagster_project.logs import external_logs
 from dagster_project.maintenance import compact_job, compaction, compaction_schedule
 from dagster_project.models import sft_model
-from dagster_project.resources import HomeResource, JudgeDesk, Listener
+from dagster_project.resources import EngineResource, HomeResource, JudgeDesk, Listener
 from dagster_project.search import model_search, rule_search
 from dagster_project.tables import lakehouse_tables
 from dagster_project.views import training_views
@@ -33,6 +33,7 @@ defs = dg.Definitions(
     sensors=sensors,
     resources={
         "home": HomeResource(),
+        "engine": EngineResource(),
         "judges": JudgeDesk(),
         "listener": Listener(),
         "trainer": dg.PipesSubprocessClient(),

@@ -1,13 +1,16 @@
-"""What assets are given: the home folder, the judge, and somebody to tell how far they are."""
+"""What assets are given: the home folder, the engine, the judge, and somebody to tell how far they are."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import dagster as dg
 
 from dagster_project.loop_settings import LoopSettings, read_loop_settings
+from store.errors import BadSetting
 from store.home import Home, open_home
+from views.refresh import EngineName
 
 if TYPE_CHECKING:
     from kernel_search.judge import Judge
@@ -25,6 +28,24 @@ class HomeResource(dg.ConfigurableResource):
             HomeNotUsable: It cannot be created or written.
         """
         return open_home(self.path or None)
+
+
+class EngineResource(dg.ConfigurableResource):
+    """Who computes the views, `duckdb` or `spark`; an empty name means ESPALIER_ENGINE, else duckdb."""
+
+    name: str = ""
+
+    def chosen(self) -> EngineName:
+        """The engine.
+
+        Raises:
+            BadSetting: There is no such engine.
+        """
+        wanted = self.name or os.environ.get("ESPALIER_ENGINE") or "duckdb"
+        for engine in get_args(EngineName):
+            if wanted.lower() == engine:
+                return engine
+        raise BadSetting(f"the engine is {wanted!r} and must be duckdb or spark (docs/dagster.md).")
 
 
 class JudgeDesk:

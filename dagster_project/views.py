@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from dagster_project.metadata import table_result
-from dagster_project.resources import HomeResource, Listener
+from dagster_project.resources import EngineResource, HomeResource
 from views.definition import table_inputs
 from views.registry import VIEW_ORDER, declare_views, view_schema
 
@@ -29,7 +29,7 @@ from views.registry import VIEW_ORDER, declare_views, view_schema
     can_subset=True,
 )
 def training_views(
-    context: dg.AssetExecutionContext, home: HomeResource, listener: dg.ResourceParam[Listener]
+    context: dg.AssetExecutionContext, home: HomeResource, engine: EngineResource
 ) -> Iterator[dg.MaterializeResult]:
     """Bring the views up to date from the change feeds of their inputs; says which way it went and why."""
     from store.delta import Tables
@@ -38,7 +38,7 @@ def training_views(
     opened = home.open()
     wanted = {key.to_user_string() for key in context.selected_asset_keys}
     selected = [name for name in VIEW_ORDER if name in wanted]
-    results = refresh(opened, selected, progress=lambda said: context.log.info(said))
+    results = refresh(opened, selected, engine=engine.chosen(), progress=context.log.info)
     tables = Tables(opened)
     declare_views(tables)
     for name in selected:

@@ -170,3 +170,10 @@ def test_a_search_that_automation_starts_past_its_limit_is_left_out(home, instan
     assert not built(result)
     with open_ledger(home) as ledger:
         assert [session.session_id for session in ledger.sessions()] == ["s1"]
+
+
+def test_an_engine_that_there_is_not_fails_the_run_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("ESPALIER_ENGINE", "pandas")
+    home = open_home(tmp_path / "home")
+    with open_instance(home) as instance, pytest.raises(StageFailed, match=r"'pandas' and must be duckdb or spark"):
+        run("refresh", home, instance)

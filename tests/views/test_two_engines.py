@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import pytest
 
+from dagster_project.resources import EngineResource, HomeResource
+from dagster_project.views import training_views
 from lineage.query import run_query
 from store.commits import LostRace
 from store.delta import Commit
@@ -111,6 +114,21 @@ def test_duckdb_maintains_what_spark_built(world: World) -> None:
     changed(world)
     assert counts(pass_over(world), "dpo_pairs")["inserted"] == 2
     assert_right(world)
+
+
+def test_the_asset_graph_refreshes_on_the_engine_it_is_given(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def materialized(chosen: str) -> list[Any]:
+        assert dg.materialize(
+            [training_views],
+            selection=["task_scores"],
+            resources={"home": HomeResource(path=str(world.home.path)), "engine": EngineResource(name=chosen)},
+        ).success
+        return [world.tables.version("task_scores"), world.tables.metadata("task_scores").get("engine")]
+
+    monkeypatch.setenv("ESPALIER_ENGINE", "spark")
+    assert materialized("") == [1, "spark"]
+    world.node("d", "s", fitness=3.0).save()
+    assert materialized("duckdb") == [2, "duckdb"]
 
 
 def log(world: World, name: str, version: int) -> list[dict[str, Any]]:
