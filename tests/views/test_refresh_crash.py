@@ -27,16 +27,19 @@ from world import World
 
 ROOT = Path(__file__).parents[2]
 CHILD = ROOT / "tests" / "refresh_child.py"
-WITH_PARAMETERS = ("cohorts", "sft_trajectories", "dpo_pairs", "grpo_cohorts")
+WITH_PARAMETERS = ("cohorts", "sft_trajectories", "dpo_pairs")
+# A pass reads a feed once: those that the other views need were read for a view before them.
+READS_A_FEED_FIRST = tuple(name for name in VIEW_ORDER if name not in ("cohorts", "dpo_pairs", "value_examples"))
 KILLS = 200 if IS_LONG else 10
 ROUNDS = 40 if IS_LONG else 4
 
 
 def turned(points: tuple[str, ...], views: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Every point with every view in the long run; else every point once, with another view each."""
+    """Every point with every view that comes to it in the long run; else every point once, with another view each."""
     if IS_LONG:
-        return [(point, view) for point in points for view in views]
-    return [(point, views[place * 3 % len(views)]) for place, point in enumerate(points)]
+        pairs = [(point, view) for point in points for view in views]
+        return [(point, view) for point, view in pairs if point != "reads a feed" or view in READS_A_FEED_FIRST]
+    return [(point, views[place * 7 % len(views)]) for place, point in enumerate(points)]
 
 
 def small_world(home: Home) -> World:
@@ -156,6 +159,7 @@ def test_a_rebuild_for_new_parameters_killed_anywhere_is_made_right_by_the_next(
     assert_the_next_is_right(world)
 
 
+@pytest.mark.timeout(3600 if IS_LONG else 300)
 def test_a_refresh_killed_at_random_moments_again_and_again_is_made_right_each_time(
     lagging: World, tmp_path: Path
 ) -> None:
