@@ -68,7 +68,7 @@ test: setup ## every test that this machine can run, two files at a time; ESPALI
 	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGUMENTS)
 
 .PHONY: test-long
-test-long: setup ## law 1 at length: 2,000 histories in memory, 120 over Delta, 3 on Spark, 200 kills (about half an hour)
+test-long: setup ## law 1 at length: 2,000 histories in memory, 120 over Delta, 3 on Spark, 200 kills (about an hour)
 	@ESPALIER_LONG_TESTS=1 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/views $(PYTEST_ARGUMENTS)
 
 .PHONY: lint
