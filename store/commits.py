@@ -11,6 +11,8 @@ from store.errors import CommitConflict
 from store.ids import canonical_json
 
 PATIENCE_SECONDS = 60.0
+COMPACTION = "compaction"  # key of userMetadata: what a compaction did
+OF_ONE_COMMIT = {"data_version", COMPACTION}  # keys that speak of their own commit; the next one does not repeat them
 Result = TypeVar("Result")
 
 

@@ -22,7 +22,7 @@ from deltalake import PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from store.commits import commit_properties, user_metadata
+from store.commits import COMPACTION, commit_properties, user_metadata
 from store.delta import Tables
 from store.duckdb_connection import short_connection
 from store.layout import DataFile, Layout, read_layout
@@ -153,7 +153,7 @@ def _commit(
         gone = [RemoveAction(file.path, False, now, file.size_bytes, {}) for file in sorted(removed)]
         metadata: dict[str, Any] = user_metadata(table.history(1)[0])
         data_version = int(metadata.get("data_version", table.version()))
-        metadata["compaction"] = {"files_removed": len(removed), "files_added": len(added)}
+        metadata[COMPACTION] = {"files_removed": len(removed), "files_added": len(added)}
         planned_at = table.version()
         try:
             table.create_write_transaction(

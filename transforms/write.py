@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.commits import OF_ONE_COMMIT
 from store.delta import CHANGE, Commit, LostRace, Tables, plan_again_until_committed
 from store.duckdb_connection import short_connection
 from transforms.rows import to_arrow
@@ -29,7 +30,7 @@ WATERMARKS = "ledger"  # key of userMetadata: ledger_id to the last feed_seq tha
 
 def kept_metadata(tables: Tables, name: str) -> dict[str, Any]:
     """What the next commit must repeat of the latest one's userMetadata."""
-    return {key: value for key, value in tables.metadata(name).items() if key != "data_version"}
+    return {key: value for key, value in tables.metadata(name).items() if key not in OF_ONE_COMMIT}
 
 
 def commit_difference(

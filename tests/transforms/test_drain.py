@@ -2,9 +2,11 @@ import json
 
 from small_ledger import fill_ledger
 from small_logs import NOW, node, rows, start_of_run, versions, write_lines
+from store.compaction import compact_table
 from store.delta import Tables
 from store.ids import content_digest, message_digest
 from store.ledger_rows import FeedEntry
+from store.storage_settings import read_storage_settings
 from transforms.as_of import as_of
 from transforms.ingest import ingest_ledger, ingest_paths
 from transforms.logs.ledger import read_feed
@@ -62,6 +64,23 @@ def test_the_watermark_survives_commits_of_other_ingests(home, tmp_path):
     for name in ("nodes", "sources", "change_log", "sessions"):
         assert "ledger_test" in Tables(home).metadata(name)["ledger"]
     assert ingest_ledger(home, now=NOW).read == 0
+
+
+def test_an_ingest_after_a_compaction_carries_on_the_watermark_and_not_what_the_compaction_did(home):
+    fill_ledger(home, "s_1")
+    ingest_ledger(home, now=NOW)
+    settings = read_storage_settings()
+    settings = settings.model_copy(update={"compact_when": settings.compact_when.model_copy(update={"small_files": 0})})
+    fill_ledger(home, "s_2")
+    ingest_ledger(home, now=NOW)
+    assert compact_table(Tables(home), "nodes", settings).version is not None
+    compacted = Tables(home).metadata("nodes")
+    assert "compaction" in compacted
+    fill_ledger(home, "s_3")
+    ingest_ledger(home, now=NOW)
+    said = Tables(home).metadata("nodes")
+    assert said.keys() == compacted.keys() - {"compaction"}
+    assert said["ledger"]["ledger_test"] > compacted["ledger"]["ledger_test"]
 
 
 def test_replaying_a_ledgers_order_gives_the_statistics_that_it_recorded(home):
