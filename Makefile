@@ -84,7 +84,8 @@ format: setup ## sort imports and lay out the code
 	@$(VENV)/bin/ruff format .
 
 .PHONY: bench
-bench: setup bench-startup ## the measurements that take a minute: start-up and the judge
+bench: setup bench-startup ## the measurements that take a minute: start-up, compaction and the judge
+	@$(PYTHON) benchmarks/compaction.py
 	@$(PYTHON) benchmarks/judge_speed.py
 
 .PHONY: bench-views

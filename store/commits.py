@@ -1,10 +1,12 @@
 """What every Delta commit carries, and how a commit that lost a race is planned again."""
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from store.errors import CommitConflict
@@ -18,6 +20,19 @@ Result = TypeVar("Result")
 
 class LostRace(Exception):
     """Another writer committed between planning and committing; plan again."""
+
+
+@contextlib.contextmanager
+def lost_races() -> Iterator[None]:
+    """Turns what delta-rs raises when somebody else committed first into LostRace."""
+    try:
+        yield
+    except CommitFailedError as error:
+        raise LostRace(str(error)) from error
+    except DeltaError as error:
+        if "conflict" in str(error).lower() or "transaction" in str(error).lower():
+            raise LostRace(str(error)) from error
+        raise
 
 
 def plan_again_until_committed(attempt: Callable[[], Result], *, patience_seconds: float = PATIENCE_SECONDS) -> Result:

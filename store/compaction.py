@@ -13,16 +13,16 @@ transaction id at such commits, which nothing rests on: a refresh is guarded by 
 counts on from `refresh` in the metadata.
 """
 
+import contextlib
 import json
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from deltalake import PostCommitHookProperties
-from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from store.commits import COMPACTION, commit_properties, user_metadata
+from store.commits import COMPACTION, LostRace, commit_properties, lost_races, user_metadata
 from store.delta import Tables
 from store.duckdb_connection import short_connection
 from store.layout import DataFile, Layout, read_layout
@@ -32,7 +32,7 @@ from store.table_log import checkpoint, keep_log
 
 TRIES = 5
 LIES_WELL = "lies well"
-NO_CLEANING = PostCommitHookProperties(cleanup_expired_logs=False)  # what of the log may go, a vacuum decides
+KEEPS_LOG = PostCommitHookProperties(cleanup_expired_logs=False)  # what of the log may go, a vacuum decides
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,8 @@ def _commit(
     for _ in range(TRIES):
         table = tables.open(name)
         there = {file.path for file in read_layout(table, tables.schema(name).sort, settings.files).files}
+        if {action.path for action in added} <= there:  # it landed, though what followed the commit failed
+            return int(table.version())
         if not {file.path for file in removed} <= there:
             break
         now = int(time.time() * 1000)
@@ -155,19 +157,13 @@ def _commit(
         data_version = int(metadata.get("data_version", table.version()))
         metadata[COMPACTION] = {"files_removed": len(removed), "files_added": len(added)}
         planned_at = table.version()
-        try:
+        with contextlib.suppress(LostRace), lost_races():
             table.create_write_transaction(
                 [*added, *gone],
                 mode="append",
                 schema=table.schema(),
                 commit_properties=commit_properties(metadata, data_version),
-                post_commithook_properties=NO_CLEANING,
+                post_commithook_properties=KEEPS_LOG,
             )
-        except CommitFailedError:
-            continue
-        except DeltaError as error:
-            if "conflict" in str(error).lower() or "transaction" in str(error).lower():
-                continue
-            raise
-        return int(planned_at + 1)
+            return int(planned_at + 1)
     raise FilesMoved

@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties, wr
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from store.commits import LostRace, commit_properties, metadata_text, plan_again_until_committed
+from store.commits import LostRace, commit_properties, lost_races, metadata_text, plan_again_until_committed
 from store.delta_reading import ReadableTables
 from store.difference import CHANGE, changed_rows
 from store.duckdb_connection import quiet_connection, short_connection
@@ -190,14 +190,15 @@ class Tables(ReadableTables):
             name: The table; must exist.
             rows: All rows with the declared columns, or parts of them that are made as they are written.
             planned_at: Version the rows were computed beside.
-            metadata: Goes into `userMetadata`.
+            metadata: Goes into `userMetadata`, with what it has come to when the last part is made; where the columns
+                change, as it is now.
             transaction: (application, n) recorded with the commit.
 
         Raises:
             LostRace: The table moved since `planned_at`; plan again.
         """
         schema = self.schema(name)
-        properties = commit_properties(metadata or {}, planned_at + 1, transaction)
+        metadata = {} if metadata is None else metadata
         parts = [rows] if isinstance(rows, pa.Table) else rows
         inserted = 0
 
@@ -218,7 +219,7 @@ class Tables(ReadableTables):
             added = [action for part in sorted_in for action in files.write(part)]
             inserted = sum(num_records(action) for action in added)
             with self._planned_at(name, planned_at) as table:
-                self._commit(table, [*added, *old], properties)
+                self._commit(table, [*added, *old], commit_properties(metadata, planned_at + 1, transaction))
         else:
             stream = pa.RecordBatchReader.from_batches(_plain(schema.columns), batches())
             rows_per_group = self.storage.files.rows_per_group
@@ -228,7 +229,7 @@ class Tables(ReadableTables):
                     stream,
                     mode="overwrite",
                     schema_mode="overwrite",
-                    commit_properties=properties,
+                    commit_properties=commit_properties(metadata, planned_at + 1, transaction),
                     writer_properties=WriterProperties(compression="ZSTD", max_row_group_size=rows_per_group),
                     target_file_size=self.storage.files.clustered_bytes,
                 )
@@ -240,7 +241,7 @@ class Tables(ReadableTables):
         with self.at_latest(name) as table:
             if table.version() != version:
                 raise LostRace(f"{name} is at {table.version()}, planned at {version}")
-            with _lost_races():
+            with lost_races():
                 yield table
 
     def _row_files(self, table: DeltaTable, name: str, version: int) -> RowFiles:
@@ -253,19 +254,6 @@ class Tables(ReadableTables):
         table.create_write_transaction(
             list(actions), mode="append", schema=table.schema(), commit_properties=properties
         )
-
-
-@contextlib.contextmanager
-def _lost_races() -> Iterator[None]:
-    """Turns what delta-rs raises when somebody else committed first into LostRace."""
-    try:
-        yield
-    except CommitFailedError as error:
-        raise LostRace(str(error)) from error
-    except DeltaError as error:
-        if "conflict" in str(error).lower() or "transaction" in str(error).lower():
-            raise LostRace(str(error)) from error
-        raise
 
 
 def made_ahead(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:

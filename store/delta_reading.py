@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,20 @@ class ReadableTables:
             return None
         with self.at_latest(name) as table:
             return str(table.metadata().id)
+
+    def last_transaction(self, name: str, application: str) -> int | None:
+        """The number of an application's last transaction on a table; None where it made none."""
+        with self.at_latest(name) as table:
+            return table.transaction_version(application)
+
+    def commit_digest(self, name: str, version: int) -> str | None:
+        """What tells a version's commit from any other with its number; None where only a checkpoint tells of it."""
+        try:
+            with (self.path(name) / "_delta_log" / f"{version:020}.json").open("rb") as entry:
+                # Files are named at random and commits hold their time, so that the beginning says enough.
+                return sha256(f"{os.fstat(entry.fileno()).st_size} ".encode() + entry.read(4096)).hexdigest()[:16]
+        except FileNotFoundError:
+            return None
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Every commit, newest first: version, timestamp (ms), operation, metadata, metrics."""

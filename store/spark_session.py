@@ -9,6 +9,7 @@ import os
 import tempfile
 import threading
 from collections import deque
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from store.errors import SparkNotReady
@@ -111,6 +112,8 @@ def session_conf(settings: SparkSettings, jars: str = "") -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": str(settings.snapshot_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.jars": jars,
+        # Nothing is kept there; without it every start leaves a folder where the program was called.
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "espalier-spark-warehouse"),
         **QUIET,
         **LITTLE_DISK,
     }

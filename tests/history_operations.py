@@ -121,6 +121,7 @@ def node_actions(world: World, chance: Chance, node_id: str, **said: Any) -> lis
         "model": chance.one_of([None, "m1"]),
         "depth": chance.one_of([None, 0, 1]),
         "generation": chance.one_of([None, 1]),
+        "task_id": chance.one_of([SESSIONS[session_id]] * 4 + ["t1", "t2"]),
         **said,
     }
     actions = [] if (session_id,) in world.rows.get("sessions", {}) else [new_session(session_id)]
@@ -216,6 +217,7 @@ def change_place(world: World, chance: Chance) -> list[Action]:
         {"operator": "debug"},
         {"failure_class": "syntax"},
         {"step": 0},
+        {"task_id": "t2"},
     ]
     return of_node(world, chance, **chance.one_of(changes))
 
@@ -370,6 +372,8 @@ OTHERS: list[Operation] = [
     change_session,
     change_tag,
     retract,
+    retract,
+    reinstate,
     reinstate,
     reinstate,
 ]

@@ -58,6 +58,12 @@ class MemoryTables(Tables):
     def table_id(self, name: str) -> str | None:
         return name if name in self.versions else None
 
+    def last_transaction(self, name: str, application: str) -> int | None:
+        return None
+
+    def commit_digest(self, name: str, version: int) -> str | None:
+        return f"{name}@{version}"
+
     def has_declared_columns(self, name: str) -> bool:
         return True
 

@@ -249,8 +249,8 @@ class Oracle(NodeFacts):
 
     def trajectory(self, leaf: str) -> Row | None:
         node, value, bar = self.nodes[leaf], self.fitness(leaf), self.bars.get(self.group(leaf))
-        if value is None or bar is None or value < bar["bar"]:
-            return None
+        if node["task_id"] is None or value is None or bar is None or value < bar["bar"]:
+            return None  # without a task there is no bar to reach
         path: list[str] = []
         here: str | None = leaf
         while here is not None and self.is_sound(here):

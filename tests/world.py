@@ -118,7 +118,8 @@ class World:
             asked: The prompt: one user turn, or all its turns.
             answered: The answer, kept as the artifact too.
             shown: Node ids of its context.
-            columns: Columns of `nodes`; fitness is the reward too where no reward is given; `parent` is parent_id.
+            columns: Columns of `nodes`; the task is the session's and the fitness is the reward, where these are not
+                given; `parent` is parent_id.
         """
         session = self.rows["sessions"][(session_id,)]
         key = (node_id,)
@@ -127,7 +128,8 @@ class World:
             columns["parent_id"] = columns.pop("parent")
         if is_new:
             own = [row for row in self.rows_of("nodes") if row["session_id"] == session_id]
-            columns = {"step": len(own), "is_buggy": False, "fitness_basis": "reported", **columns}
+            usual = {"step": len(own), "is_buggy": False, "fitness_basis": "reported", "task_id": session["task_id"]}
+            columns = {**usual, **columns}
             columns.setdefault("selected_step", columns["step"] - 1)
         if "fitness" in columns:
             columns.setdefault("reward", columns["fitness"])
@@ -139,10 +141,7 @@ class World:
         if answered is not None:
             columns.setdefault("artifact", answered)
             columns.setdefault("artifact_digest", sha256_text(answered))
-        seq = session["session_seq"]
-        self.put(
-            "nodes", node_id=node_id, session_id=session_id, session_seq=seq, task_id=session["task_id"], **columns
-        )
+        self.put("nodes", node_id=node_id, session_id=session_id, session_seq=session["session_seq"], **columns)
         if asked is not None or answered is not None:
             self.speak(node_id, asked, answered)
         self._edges(node_id)

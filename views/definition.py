@@ -15,6 +15,7 @@ from pathlib import Path
 from store.errors import UnknownName, WrongUse
 from store.ids import canonical_json, sha256_text
 from store.schema import TABLES
+from views.macros import MACROS
 from views.registry import SCHEMAS, view_schema
 from views.settings import ViewSettings
 
@@ -114,13 +115,20 @@ def table_inputs(name: str) -> tuple[str, ...]:
 
 
 @cache
+def reads_artifacts(name: str) -> bool:
+    """Whether a view reads texts that are kept as files."""
+    parts = () if name in WALKED else (name, *staging_order(name))
+    return any("long_artifacts" in load_definition(part).inputs for part in parts)
+
+
+@cache
 def columns_read(name: str, table: str) -> frozenset[str]:
     """Columns of an input that a view's SQL can mean: those whose name stands in it, and not only as a new one."""
     parts = [load_definition(part) for part in (name, *staging_order(name))]
     words = set(re.findall(r"\w+", re.sub(r"\bas\s+\w+", "", " ".join(part.text for part in parts))))
     schema = view_schema(table) if table in SCHEMAS else TABLES[table]
     found = set(schema.columns.names) & words
-    if any("long_artifacts" in part.inputs for part in parts):
+    if reads_artifacts(name):
         found |= set(NEEDED_BY_LONG_ARTIFACTS.get(table, ()))
     return frozenset(found)
 
@@ -137,9 +145,9 @@ def used_parameters(name: str, settings: ViewSettings) -> dict[str, object]:
 
 
 def view_digest(name: str, settings: ViewSettings) -> str:
-    """SHA-256 of all that defines a view: its SQL, that of its staging relations, its columns, its parameters."""
+    """SHA-256 of all that defines a view: its and its stages' SQL, the macros, its columns, its parameters."""
     columns = [[field.name, str(field.type)] for field in view_schema(name).columns]
     body: object = WALK_REVISION
     if name not in WALKED:
-        body = {part: load_definition(part).text for part in (name, *staging_order(name))}
+        body = [MACROS, {part: load_definition(part).text for part in (name, *staging_order(name))}]
     return sha256_text(canonical_json([name, columns, body, used_parameters(name, settings)]))

@@ -1,12 +1,11 @@
 """The embedded engine: DuckDB over pinned versions of Delta tables.
 
 Relations are bound by name to one version each, restricted to the sessions or tasks in question; files that
-cannot hold them are never opened, and what is opened is counted. The macros are the only functions of our own
-that a view may use; an engine that renders them its own way gives the same rows.
+cannot hold them are never opened, and what is opened is counted.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,37 +16,10 @@ from store.artifacts import load_artifact
 from store.delta import Tables, quiet_connection
 from store.duckdb_connection import quoted
 from store.errors import UnknownName
-from views.definition import columns_read, load_definition, staging_order, table_inputs
+from views.definition import columns_read, load_definition, reads_artifacts, staging_order, table_inputs
+from views.macros import MACROS
 from views.settings import ViewSettings
 
-MACROS = (
-    "create macro ordered_list(item, place) as list(item order by place)",
-    "create macro digest_part(item) as coalesce('=' || cast(item as varchar), '-')",
-    # Engines print floats differently, so a digest holds the whole part and 104 bits of the fraction, each exact.
-    """
-    create macro number_part(item) as case
-        when item is null then '-'
-        when abs(item) < 9007199254740992.0 then concat(
-            case when item < 0 then '=-' else '=' end,
-            cast(cast(floor(abs(item)) as bigint) as varchar),
-            '.',
-            cast(cast(floor((abs(item) - floor(abs(item))) * 4503599627370496.0) as bigint) as varchar),
-            '.',
-            cast(
-                cast(
-                    floor(
-                        (
-                            (abs(item) - floor(abs(item))) * 4503599627370496.0
-                            - floor((abs(item) - floor(abs(item))) * 4503599627370496.0)
-                        ) * 4503599627370496.0
-                    ) as bigint
-                ) as varchar
-            )
-        )
-        else concat('=', cast(item as varchar))
-    end
-    """,
-)
 LONG_ARTIFACTS = pa.schema([("artifact_digest", pa.string()), ("artifact", pa.string())])
 SHOWN_WITH = ("nodes", "node_tags")  # context of other sessions counts by its existence, its original and its tags
 
@@ -79,8 +51,11 @@ class Scope:
         named = frozenset(task_id for task_id in self.task_ids or () if task_id is not None)
         return named if self.task_ids is not None and len(named) == len(self.task_ids) else None
 
-    def condition(self, column: str = "session_seq") -> str:
-        """The scope as a SQL condition on session_seq (or another column that holds one) or task_id."""
+    def condition(self, column: str = "session_seq", *, text: Callable[[str], str] = quoted) -> str:
+        """The scope as a SQL condition on session_seq (or another column that holds one) or task_id.
+
+        `text` writes a text as a literal of the engine that reads the condition.
+        """
         if self.session_seqs is not None:
             if not self.session_seqs:
                 return "false"
@@ -91,7 +66,7 @@ class Scope:
             return f"{bounds} and {column} in ({', '.join(map(str, sorted(self.session_seqs)))})"
         if self.task_ids is not None:
             named = (
-                ", ".join(quoted(task_id) for task_id in sorted(task for task in self.task_ids if task is not None))
+                ", ".join(text(task_id) for task_id in sorted(task for task in self.task_ids if task is not None))
                 or "null"
             )
             return f"(task_id in ({named}) or task_id is null)" if None in self.task_ids else f"task_id in ({named})"
@@ -120,6 +95,7 @@ class Engine:
         self.connection: duckdb.DuckDBPyConnection = quiet_connection()
         self.opened: set[str] = set()  # files named to a reader since the counters began
         self.bytes_read = 0  # of these files, by DuckDB's own count: footers and the columns asked for
+        self.missing_artifacts: set[str] = set()  # digests of texts whose file was not there
         self._empty: set[str] = set()
         self._scanned: dict[str, int | None] = {}
         self._bound: dict[str, Bound] = {}
@@ -234,6 +210,11 @@ class Engine:
         """Cluster keys of the sessions for which a condition on `sessions` holds."""
         return self.column(f"select session_seq from {self.scan('sessions')} where {condition}")
 
+    def sessions_of_tasks(self, task_ids: Iterable[str]) -> set[int]:
+        """Cluster keys of the sessions with a node of these tasks, whatever task the session itself has."""
+        scope = Scope(task_ids=frozenset(task_ids))
+        return self.column(f"select session_seq from ({self.select_from('nodes', scope, columns=('session_seq',))})")
+
     # ---- binding --------------------------------------------------------------------------------
 
     def bind(self, name: str, scope: Scope) -> None:
@@ -244,8 +225,7 @@ class Engine:
                 self.run(f"create or replace temp table {table} as {self._rows_in_scope(table, scope, columns)}")
                 self._bound[table] = Bound(scope, self.pins[table], columns)
         stages = staging_order(name)
-        inputs = {source for part in (name, *stages) for source in load_definition(part).inputs}
-        if "long_artifacts" in inputs and not self._is_bound("long_artifacts", scope):
+        if reads_artifacts(name) and not self._is_bound("long_artifacts", scope):
             self.keep("long_artifacts", self._long_artifacts("nodes"))
             self._bound["long_artifacts"] = Bound(scope, None, frozenset())
         for stage in stages:
@@ -329,7 +309,7 @@ class Engine:
             try:
                 texts.append({"artifact_digest": digest, "artifact": load_artifact(self.tables.home, None, digest)})
             except UnknownName:
-                continue
+                self.missing_artifacts.add(digest)
         return pa.Table.from_pylist(texts, schema=LONG_ARTIFACTS)
 
     # ---- computing ------------------------------------------------------------------------------

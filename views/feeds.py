@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from store.delta import Tables
+from store.schema import TableSchema
 
 TYPE, VERSION = "_change_type", "_commit_version"
 LEAVING = ("update_preimage", "delete")
@@ -39,6 +40,12 @@ FOLLOWED = {  # columns that any view asks a feed for: each feed is read once, a
 }
 
 
+def followed(schema: TableSchema) -> tuple[str, ...]:
+    """The columns of a table's feed that are read; of one that no view followed so far, key and place."""
+    places = [column for column in ("session_seq", "task_id") if column in schema.columns.names]
+    return FOLLOWED.get(schema.name) or tuple(dict.fromkeys([*schema.key, *places]))
+
+
 @dataclass(frozen=True)
 class NetChange:
     """One key's row before and after a run of commits; None where it did not exist."""
@@ -65,13 +72,14 @@ class Feeds:
         wanted = (name, since, end)
         if wanted not in self._read:
             start = 0 if since is None else since + 1
+            columns = followed(self.tables.schema(name))
             if end is None or start > end:
-                fields = [self.tables.schema(name).columns.field(column) for column in FOLLOWED[name]]
+                fields = [self.tables.schema(name).columns.field(column) for column in columns]
                 self._read[wanted] = pa.schema(
                     [*fields, pa.field(TYPE, pa.string()), pa.field(VERSION, pa.int64())]
                 ).empty_table()
             else:
-                self._read[wanted] = self.tables.changes(name, start=start, end=end, columns=FOLLOWED[name])
+                self._read[wanted] = self.tables.changes(name, start=start, end=end, columns=columns)
         return self._read[wanted]
 
     def values(self, name: str, since: int | None, column: str) -> set[Any]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from store.artifacts import artifact_path
 from store.delta import LostRace, Tables
 from store.errors import VersionGone
 from views.cost import estimate_cost
@@ -30,9 +31,24 @@ class ViewState:
         return self.metadata.get("watermarks")
 
     @property
+    def was_built(self) -> bool:
+        """Whether it was ever refreshed, even if its latest commit is somebody else's and says nothing of it."""
+        return bool(self.version)
+
+    @property
     def input_tables(self) -> dict[str, str | None]:
         """Which tables these are versions of, by Delta's ids."""
         return self.metadata.get("input_tables") or {}
+
+    @property
+    def missing_artifacts(self) -> list[str]:
+        """Digests of texts, at most so many as a commit lists, whose files its rows had to do without."""
+        return self.metadata.get("missing_artifacts") or []
+
+    @property
+    def input_commits(self) -> dict[str, str | None]:
+        """Which commits these versions were."""
+        return self.metadata.get("input_commits") or {}
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,7 @@ class Planner:
         self.engine = engine
         self.feeds = Feeds(tables, pins)
         self._table_ids: dict[str, str | None] = {}
+        self._commit_digests: dict[tuple[str, int], str | None] = {}
 
     def state(self, name: str) -> ViewState:
         """The view's latest version and what its commit says."""
@@ -96,7 +113,8 @@ class Planner:
             reason = "its columns changed"
             return Plan(name, "full", reason, None, versions, digest, state, replaces_all=True)
         if watermarks is None:
-            return Plan(name, "full", "first build", None, versions, digest, state)
+            reason = "its last commit does not say what it stands for" if state.was_built else "first build"
+            return Plan(name, "full", reason, None, versions, digest, state)
         if state.metadata.get("view_digest") != digest:
             reason = "its definition or parameters changed"
             # A row's digest holds the view's, so every row with one is another; of a walk, rows may be equal.
@@ -106,6 +124,8 @@ class Planner:
             return Plan(name, "full", "asked for in full", None, versions, digest, state)
         if replaced is not None:
             return Plan(name, "full", replaced, None, versions, digest, state)
+        if any(artifact_path(self.tables.home, digest).exists() for digest in state.missing_artifacts):
+            return Plan(name, "full", "texts whose files were missing are there", None, versions, digest, state)
         if watermarks == versions:
             return Plan(name, "none", "inputs unchanged", 0, versions, digest, state)
         try:
@@ -120,6 +140,15 @@ class Planner:
                 self._table_ids[table] = self.tables.table_id(table)
         return {table: None if pin is None else self._table_ids[table] for table, pin in versions.items()}
 
+    def input_commits(self, versions: dict[str, int | None]) -> dict[str, str | None]:
+        """What tells the commits of these versions from others; None where not created, or not known any more."""
+        return {table: None if pin is None else self._commit_digest(table, pin) for table, pin in versions.items()}
+
+    def _commit_digest(self, table: str, version: int) -> str | None:
+        if (table, version) not in self._commit_digests:
+            self._commit_digests[table, version] = self.tables.commit_digest(table, version)
+        return self._commit_digests[table, version]
+
     def _replaced(
         self, name: str, state: ViewState, watermarks: dict[str, int | None], versions: dict[str, int | None]
     ) -> str | None:
@@ -132,12 +161,18 @@ class Planner:
             seen_table = state.input_tables.get(table)
             if None not in (seen_table, tables[table]) and seen_table != tables[table]:
                 return f"{table} was replaced: it is another table than the one that was seen"
-            if seen is None or (pinned is not None and pinned >= seen):
+            if seen is None:
+                continue
+            if pinned is not None and pinned >= seen:
+                seen_commit, is_now = state.input_commits.get(table), self._commit_digest(table, seen)
+                if None not in (seen_commit, is_now) and seen_commit != is_now:
+                    return f"{table} was replaced: its version {seen} is another commit than the one that was seen"
                 continue
             latest = self.tables.version(table)
             if latest is not None and latest >= seen:
                 raise LostRace(f"{name} was refreshed from {table}@{seen}, pinned at {pinned}")
-            return f"{table} was replaced: it is at version {latest}, seen at {seen}"
+            there = "it is gone" if latest is None else f"it is at version {latest}"
+            return f"{table} was replaced: {there}, seen at {seen}"
         return None
 
     def _incremental(
@@ -162,12 +197,12 @@ class Planner:
         bars = MovedBars()
         if load_definition(name).maintained_by == "task_id":
             tasks = touched_tasks(self.feeds, name, watermarks)
-            num_keys, scope, noun = len(tasks), Scope(task_ids=frozenset(tasks)), "tasks"
+            num_keys, scope, noun = len(tasks), Scope(task_ids=frozenset(tasks)), "task"
         else:
             touched = touched_sessions(self.engine, self.feeds, name, watermarks)
-            num_keys, scope, noun = len(touched.session_seqs), Scope(session_seqs=touched.session_seqs), "sessions"
+            num_keys, scope, noun = len(touched.session_seqs), Scope(session_seqs=touched.session_seqs), "session"
             bars = touched.moved_bars
-        reason = f"{num_keys} {noun} touched ({moved_inputs})"
+        reason = f"{num_keys} {noun}{'' if num_keys == 1 else 's'} touched ({moved_inputs})"
         if bars != MovedBars():
             reason = f"{reason}; {bars}"
         num_keys += len(bars.gained) + len(bars.lost)

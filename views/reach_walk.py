@@ -35,7 +35,7 @@ SCOPE_NODES = {
     "tag": "select distinct node_id, session_seq from ({node_tags}) where tag = {scope_id}",
 }
 SCOPE_KINDS = tuple(SCOPE_NODES)
-WITHIN_SESSIONS = {"session": "session_id", "task": "task_id", "user": "user_id"}  # by a column of `sessions`
+WITHIN_SESSIONS = {"session": "session_id", "user": "user_id"}  # by a column of `sessions`
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,9 @@ class ReachWalk:
     def _nodes_to_look_at(self, retraction: Retraction) -> str:
         """A select over at least the nodes of a scope."""
         scope = EVERYTHING
-        if retraction.scope_kind in WITHIN_SESSIONS:
+        if retraction.scope_kind == "task":  # of a node, which its session's need not be
+            scope = Scope(task_ids=frozenset({retraction.scope_id}))
+        elif retraction.scope_kind in WITHIN_SESSIONS:
             named = f"{WITHIN_SESSIONS[retraction.scope_kind]} = {quoted(retraction.scope_id)}"
             scope = Scope(session_seqs=frozenset(self.engine.sessions_with(named)))
         return self.engine.select_from("nodes", scope, columns=NODE_COLUMNS)

@@ -17,7 +17,7 @@ from store.delta import Commit, Tables, plan_again_until_committed
 from store.errors import RefusedInFull, UnknownName
 from store.home import Home
 from views.crossing import CrossingWalk, linked_sessions
-from views.definition import WALKED, table_inputs
+from views.definition import WALKED, reads_artifacts, table_inputs
 from views.difference import difference, joined, lost_rows, old_columns
 from views.engine import Engine, Scope
 from views.moved_bars import paths_to
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 APPLICATION = "espalier.refresh"
 EngineName = Literal["duckdb", "spark"]
 PINNED_FIRST = ("nodes",)
+LISTED_ARTIFACTS = 100  # of the missing ones that a commit lists: who puts one file back puts them all back
 Progress = Callable[[str], None]
 
 
@@ -173,7 +174,7 @@ class Chain:
         self.engine.count_anew()
         plan = self.planner.plan(name, full=full, by_feeds=by_feeds)
         version = plan.state.version
-        if strict and plan.mode == "full" and not full and plan.state.watermarks is not None:
+        if strict and plan.mode == "full" and not full and plan.state.was_built:
             raise RefusedInFull(
                 f"{name} would be computed in full: {plan.reason}; run `espalier refresh {name} --full`, or leave out "
                 "--strict."
@@ -202,10 +203,13 @@ class Chain:
         if planned_at is None:
             self.tables.create(name)
             planned_at = 0
-        number = int(plan.state.metadata.get("refresh", 0)) + 1
+        # A commit of somebody else's in between says nothing of ours, and Delta lets no transaction come twice.
+        last = self.tables.last_transaction(name, APPLICATION) or 0
+        number = max(int(plan.state.metadata.get("refresh", 0)), last) + 1
         metadata: dict[str, Any] = {
             "watermarks": plan.input_versions,
             "input_tables": self.planner.input_tables(plan.input_versions),
+            "input_commits": self.planner.input_commits(plan.input_versions),
             "view_digest": plan.digest,
             "mode": plan.mode,
             "reason": plan.reason,
@@ -223,9 +227,10 @@ class Chain:
         else:
             scopes = list(portions(self.engine, name, None if is_new or plan.replaces_all else planned_at))
             if plan.replaces_all or (is_new and len(scopes) > 1):
-                return self.tables.replace_all(name, self._computed(plan, scopes), planned_at=planned_at, **said)
+                rows = self._computed(plan, scopes, metadata)
+                return self.tables.replace_all(name, rows, planned_at=planned_at, **said)
             changes = self._changes(plan, scopes, planned_at)
-        metadata |= {"files_read": len(self.engine.opened), "bytes_read": self.engine.bytes_read}
+        metadata |= self._said_of_reading(plan)
         return self.tables.commit_rows(name, changes, planned_at=planned_at, **said)
 
     def _by_spark(
@@ -242,7 +247,7 @@ class Chain:
             linked = linked_sessions(self.engine, [*bars.lost.values(), *bars.gained.values()])
             scope = Scope(session_seqs=scope.session_seqs | linked)
         given = handed_over(self.engine, plan.name, scope)
-        metadata |= {"files_read": len(self.engine.opened), "bytes_read": self.engine.bytes_read}
+        metadata |= self._said_of_reading(plan)
         work = Work(plan.name, plan.digest, planned_at, metadata, transaction, scope, plan.replaces_all, given)
         return self._spark.refresh(work)
 
@@ -251,14 +256,24 @@ class Chain:
         pinned = {table: pin for table, pin in plan.input_versions.items() if pin is not None}
         return sum(self.tables.size_bytes(table, version=pin) for table, pin in pinned.items())
 
+    def _said_of_reading(self, plan: Plan) -> dict[str, Any]:
+        """What a commit says of what was read for it, once it was."""
+        said: dict[str, Any] = {"files_read": len(self.engine.opened), "bytes_read": self.engine.bytes_read}
+        before = plan.state.missing_artifacts if plan.mode == "incremental" else ()
+        missing = self.engine.missing_artifacts.union(before) if reads_artifacts(plan.name) else ()
+        if missing:
+            said["missing_artifacts"] = sorted(missing)[:LISTED_ARTIFACTS]
+        return said
+
     def _old_rows(self, name: str, scope: Scope, version: int) -> str:
         return self.engine.select_from(name, scope, version=version, columns=old_columns(name))
 
-    def _computed(self, plan: Plan, scopes: Iterable[Scope]) -> Iterator[pa.Table]:
-        """All rows, portion by portion."""
+    def _computed(self, plan: Plan, scopes: Iterable[Scope], metadata: dict[str, Any]) -> Iterator[pa.Table]:
+        """All rows, portion by portion; in the end `metadata` says what was read for them."""
         for scope in scopes:
             self.engine.compute(plan.name, scope, plan.digest)
             yield self.engine.arrow("select * from computed")
+        metadata |= self._said_of_reading(plan)
 
     def _changes(self, plan: Plan, scopes: Iterable[Scope], planned_at: int) -> pa.Table:
         """Compute the scopes' rows, and single leaves that a bar's move concerns, and subtract what is there."""

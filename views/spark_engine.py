@@ -23,7 +23,7 @@ from views.engine import EVERYTHING, SHOWN_WITH, Engine, Scope
 from views.registry import view_schema
 from views.settings import ViewSettings
 from views.spark_recursion import computed_once
-from views.spark_sql import spark_select
+from views.spark_sql import spark_select, spark_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,7 +112,7 @@ class SparkEngine:
         self.opened.update((file.path, file.size_bytes) for file in files)
         stored = self.session.read.format("delta").option("versionAsOf", version).load(self.path(name))
         if ("session_seq" if scope.session_seqs is not None else "task_id") in schema.names:
-            stored = stored.where(scope.condition())
+            stored = stored.where(scope.condition(text=spark_text))
         return stored.select(*schema.names)
 
     def bind(self, work: Work) -> None:
@@ -167,7 +167,7 @@ class SparkEngine:
 
         self.bind(work)
         select = spark_select(work.name, self._parameters(work.name, work.digest))
-        rows = self.session.sql(f"select * from ({select}) where {work.scope.condition()}")
+        rows = self.session.sql(f"select * from ({select}) where {work.scope.condition(text=spark_text)}")
         return rows.to(from_arrow_schema(_plain(view_schema(work.name).columns.empty_table()).schema))
 
     def changes(self, work: Work) -> "DataFrame":

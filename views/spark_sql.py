@@ -20,7 +20,7 @@ from views.definition import load_definition
 ORDERED_LIST = """CASE WHEN COUNT(*) > 0 THEN TRANSFORM(ARRAY_SORT(COLLECT_LIST(STRUCT(
     {place} IS NULL AS has_no_place, {place} AS place, {item} AS item))), entry -> entry.item) END"""
 DIGEST_PART = "COALESCE(CONCAT('=', CAST({item} AS STRING)), '-')"
-# As in views.engine: whole part and fraction, each exact; a double that has no fraction as DuckDB prints it. Of one
+# As in views.macros: whole part and fraction, each exact; a double that has no fraction as DuckDB prints it. Of one
 # item a list is made, so that a lambda can name it.
 NUMBER_PART = """TRANSFORM(ARRAY(STRUCT(CAST({item} AS DOUBLE) AS number, ABS(CAST({item} AS DOUBLE)) AS size,
     (ABS(CAST({item} AS DOUBLE)) - FLOOR(ABS(CAST({item} AS DOUBLE)))) * 4503599627370496D AS fraction,
@@ -112,6 +112,11 @@ def literal(value: Any) -> exp.Expr:
         case list():
             return exp.cast(exp.Array(expressions=[]), exp.DataType.build("varchar[]", dialect="duckdb"))
     raise WrongUse(f"a view's parameter is a text, number, truth value or list of texts, not {value!r}.")
+
+
+def spark_text(text: str) -> str:
+    """A text as a literal of Spark's SQL, where a backslash would begin an escape."""
+    return SparkForViews().generate(literal(text))
 
 
 def _value_of(parameter: exp.Placeholder, values: Mapping[str, Any]) -> exp.Expr:

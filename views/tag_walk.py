@@ -136,10 +136,9 @@ class TagWalk:
         tasks = {target for kind, target in targets if kind == "task"}
         if len(sessions) + len(tasks) < len(targets):  # an id alone does not say where its nodes lie
             return self.engine.select_from("nodes", EVERYTHING, columns=columns)
-        seqs: set[int] = set()
-        for column, named in (("session_id", sessions), ("task_id", tasks)):
-            if named:
-                seqs |= self.engine.sessions_with(f"{column} in ({', '.join(map(quoted, sorted(named)))})")
+        seqs = self.engine.sessions_of_tasks(tasks) if tasks else set()
+        if sessions:
+            seqs |= self.engine.sessions_with(f"session_id in ({', '.join(map(quoted, sorted(sessions)))})")
         return self.engine.select_from("nodes", Scope(session_seqs=frozenset(seqs)), columns=columns)
 
     def _own_tags(self, nodes: str, condition: str = "true") -> set[Labelled]:

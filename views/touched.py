@@ -7,7 +7,7 @@ too few would be a wrong view.
 
 from dataclasses import dataclass
 
-from store.duckdb_connection import quoted
+from store.errors import WrongUse
 from views.crossing import linked_sessions
 from views.definition import table_inputs
 from views.engine import Engine, Scope
@@ -42,6 +42,7 @@ def touched_sessions(engine: Engine, feeds: Feeds, name: str, watermarks: Waterm
 
     Raises:
         VersionGone: A feed cannot be read from its watermark.
+        WrongUse: An input has no column that says which session a row belongs to.
     """
     sessions: set[int] = set()
     shown: dict[str, int] = {}
@@ -55,10 +56,15 @@ def touched_sessions(engine: Engine, feeds: Feeds, name: str, watermarks: Waterm
         elif table == "crossing_edges":
             sessions |= _both_ends(feeds.net(table, since, ("session_seq", "src_session_seq")))
         elif table == "tasks":
-            sessions |= _sessions_of_tasks(engine, feeds.values(table, since, "task_id"))
+            sessions |= engine.sessions_of_tasks(feeds.values(table, since, "task_id"))
         elif table == "task_bars":
             bars, of_new_bars = moved_bars(engine, feeds.net(table, since, ["bar"]))
             sessions |= of_new_bars
+        elif "session_seq" not in engine.tables.schema(table).columns.names:
+            raise WrongUse(
+                f"{name} is maintained by session_seq and reads {table}, whose rows belong to no session; "
+                "maintain it by task_id, or let views/touched.py say which sessions a row concerns."
+            )
         else:
             sessions |= feeds.values(table, since, "session_seq")
             if table == "node_tags":
@@ -104,10 +110,3 @@ def _shown_to(engine: Engine, nodes: dict[str, int]) -> set[int]:
     return engine.column(
         f"select distinct session_seq from {crossing} where kind = 'context' and src in (select item from shown_now)"
     )
-
-
-def _sessions_of_tasks(engine: Engine, task_ids: set[str]) -> set[int]:
-    """Sessions of these tasks; a node's task is its session's."""
-    if not task_ids:
-        return set()
-    return engine.sessions_with(f"task_id in ({', '.join(map(quoted, sorted(task_ids)))})")

@@ -66,7 +66,7 @@ def test_a_bar_that_falls_lets_in_the_leaf_of_another_session_and_one_that_rises
     result = refreshed(world)
     assert leaves(world) == ["best", "leaf", "second"]
     assert (result.inserted, result.updated, result.deleted) == (1, 0, 0)
-    assert result.reason.startswith("1 sessions touched")
+    assert result.reason.startswith("1 session touched")
     assert result.reason.endswith("; moved bars let in 1 and shut out 0 leaves elsewhere")
     world.node("third", "new", fitness=7.0, asked="t", answered="t")  # the third best of ten: 7
     result = refreshed(world)

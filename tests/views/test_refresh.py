@@ -94,7 +94,7 @@ def test_every_commit_says_what_it_stands_for(world: World) -> None:
         for name in ("crossing_edges", "node_reach", "node_tags", "nodes", "prompt_history", "tasks")
     }
     assert (said["mode"], said["refresh"], said["data_version"]) == ("incremental", 2, result.version)
-    assert said["reason"].startswith("1 sessions touched (")
+    assert said["reason"].startswith("1 session touched (")
     assert world.tables.open("dpo_pairs").transaction_version(APPLICATION) == 2
 
 

@@ -96,7 +96,7 @@ def test_what_comes_after_a_compaction_is_refreshed_from_the_feed(world: World) 
     world.save()
     results = refresh(world.home)
     assert (results["dpo_pairs"].mode, results["dpo_pairs"].inserted) == ("incremental", 2)
-    assert results["dpo_pairs"].reason.startswith("1 sessions touched (")
+    assert results["dpo_pairs"].reason.startswith("1 session touched (")
     assert_right(world)
 
 

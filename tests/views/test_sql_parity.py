@@ -14,7 +14,7 @@ import pytest
 
 from store.duckdb_connection import quiet_connection
 from store.errors import WrongUse
-from views.engine import MACROS
+from views.macros import MACROS
 from views.spark_sql import literal, render
 
 if TYPE_CHECKING:

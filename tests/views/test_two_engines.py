@@ -213,6 +213,27 @@ def test_who_planned_against_another_version_or_repeats_a_transaction_has_lost(w
     assert world.tables.version("cohorts") == version
 
 
+def test_spark_goes_on_after_a_commit_on_a_view_that_says_nothing_of_ours(world: World) -> None:
+    pass_over(world)
+    changed(world)
+    pass_over(world)
+    world.tables.open("cohorts").alter.set_table_properties({"delta.checkpointInterval": "50"})
+    results = spark_pass(world)
+    assert (results["cohorts"].mode, counts(results, "cohorts")) == ("full", UNCHANGED)
+    assert world.tables.metadata("cohorts")["refresh"] == 3
+    assert_right(world)
+
+
+def test_a_task_whose_id_holds_what_spark_would_take_for_an_escape_is_found(world: World) -> None:
+    odd = "a\\b 'c' \\u0041"
+    world.task(odd).session("odd", odd).node("o", "odd", fitness=1.0).save()
+    spark_pass(world)
+    world.node("p", "odd", fitness=2.0).save()
+    results = spark_pass(world)
+    assert (results["task_bars"].mode, counts(results, "task_bars")["updated"]) == ("incremental", 1)
+    assert_right(world)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1))
 def test_random_worlds_have_equal_rows_and_digests_on_both_engines(

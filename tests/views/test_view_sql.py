@@ -11,7 +11,7 @@ from sqlglot.errors import ErrorLevel
 
 from store.schema import TABLES
 from views.definition import MADE_BY_ENGINE, SQL_FOLDER, WALKED, load_definition, staging_order, table_inputs
-from views.engine import MACROS
+from views.macros import MACROS
 from views.registry import SCHEMAS, VIEW_ORDER
 
 FILES = sorted(path.stem for path in SQL_FOLDER.glob("*.sql"))

@@ -220,7 +220,7 @@ tag_lists as (
         chosen_id,
         rejected_id,
         ordered_list(tag, tag) as tags,
-        array_to_string(ordered_list(tag, tag), ',') as tag_keys
+        array_to_string(ordered_list(md5(tag), tag), ',') as tag_keys
     from distinct_tags
     group by chosen_id, rejected_id
 )
