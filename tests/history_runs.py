@@ -190,7 +190,8 @@ def _sort_of(reason: str) -> str:
     """A plan's reason without its numbers and names of tables."""
     if reason.startswith("a feed cannot be read"):
         return "a feed cannot be read"
-    return re.sub(r"[\d ]+$|^\d+ |:.*| \(.*|;.*", "", reason).strip()
+    one_or_more = reason.replace("session touched", "sessions touched").replace("task touched", "tasks touched")
+    return re.sub(r"[\d ]+$|^\d+ |:.*| \(.*|;.*", "", one_or_more).strip()
 
 
 def run_group(histories: Sequence[History], kind: str, engines: Sequence[EngineName] = ("duckdb",)) -> Counter[str]:
