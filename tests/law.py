@@ -42,8 +42,8 @@ def _told(group: Sequence[History], kind: str, engines: Sequence[EngineName], er
     def fails(histories: Sequence[History]) -> bool:
         try:
             run_group(histories, kind, engines)
-        except type(error):
-            return True
+        except Exception as other:
+            return type(other) is type(error)
         return False
 
     small = smallest(group, fails, tries=300 if kind == "memory" else 0 if "spark" in engines else 40)

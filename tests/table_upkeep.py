@@ -49,7 +49,7 @@ def rows_as_saved(world: World, name: str) -> pa.Table:
 def rewrite_equal_rows(world: World, name: str) -> None:
     """One commit whose feed says that every third row changed, and whose rows are what they were."""
     rows = rows_as_saved(world, name)
-    rows = rows.take(list(range(0, rows.num_rows, 3)))
+    rows = rows.take(pa.array(range(0, rows.num_rows, 3), pa.int64()))
     changes = rows.append_column(CHANGE, pa.array(["update"] * rows.num_rows, pa.string()))
     world.tables.commit_rows(name, changes, planned_at=world.tables.version(name) or 0)
 
